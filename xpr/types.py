@@ -1,0 +1,210 @@
+"""The vocabulary shared by methods and pipeline: small vectors, rays, splats, primitives."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+if TYPE_CHECKING:
+    from xpr.camera import Camera
+
+Array = jax.Array
+
+
+class Vec2(struct.PyTreeNode):
+    """Two components, each a scalar or any block of equal shape."""
+
+    x: Array
+    y: Array
+
+    @classmethod
+    def of(cls, a: Array) -> Vec2:
+        """The vector whose components are a[..., 0] and a[..., 1]."""
+        return cls(a[..., 0], a[..., 1])
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter((self.x, self.y))
+
+    def __sub__(self, other: Vec2) -> Vec2:
+        return Vec2(self.x - other.x, self.y - other.y)
+
+
+class Vec3(struct.PyTreeNode):
+    """Three components, each a scalar or any block of equal shape."""
+
+    x: Array
+    y: Array
+    z: Array
+
+    @classmethod
+    def of(cls, a: Array) -> Vec3:
+        """The vector whose components are a[..., 0], a[..., 1] and a[..., 2]."""
+        return cls(a[..., 0], a[..., 1], a[..., 2])
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter((self.x, self.y, self.z))
+
+    def __add__(self, other: Vec3) -> Vec3:
+        return Vec3(self.x + other.x, self.y + other.y, self.z + other.z)
+
+    def __sub__(self, other: Vec3) -> Vec3:
+        return Vec3(self.x - other.x, self.y - other.y, self.z - other.z)
+
+    def __mul__(self, s: Array) -> Vec3:
+        return Vec3(self.x * s, self.y * s, self.z * s)
+
+    def dot(self, other: Vec3) -> Array:
+        """The scalar product."""
+        return self.x * other.x + self.y * other.y + self.z * other.z
+
+
+class Ray(NamedTuple):
+    """A pixel and the world-space ray through its centre.
+
+    Attributes:
+      pixel: pixel coordinates; the top-left pixel's centre is (0.5, 0.5).
+      origin: world units.
+      direction: unit length.
+    """
+
+    pixel: Vec2
+    origin: Vec3
+    direction: Vec3
+
+
+class Hit(NamedTuple):
+    """What one ray sees of one splat.
+
+    Attributes:
+      alpha: opacity along the ray, at least 0; the pipeline clamps it (`Blend`).
+      color: linear RGB.
+      depth: distance from the camera; None stands for the splat's sort key.
+    """
+
+    alpha: Array
+    color: Vec3
+    depth: Array | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Blend:
+    """How the layers of a method are blended. Static.
+
+    Attributes:
+      alpha_max: alpha is clamped to it, so that 1 - alpha stays away from zero.
+      alpha_min: a layer below it is skipped: it cannot change an 8-bit pixel.
+      transmittance_min: a pixel is done once so little light passes.
+      keeps_last: whether the layer that brings the transmittance below `transmittance_min`
+        still counts (3DGUT, LinPrim) or the ray ends before it (3DGS).
+    """
+
+    alpha_max: float = 0.99
+    alpha_min: float = 1 / 255
+    transmittance_min: float = 1e-4
+    keeps_last: bool = False
+
+
+class Splat(struct.PyTreeNode, abc.ABC):
+    """What one primitive looks like from one camera: exactly what the kernels load.
+
+    Every leaf is a scalar.
+    """
+
+    blend: ClassVar[Blend] = Blend()
+
+    @abc.abstractmethod
+    def evaluate(self, ray: Ray) -> Hit:
+        """Alpha and linear RGB of this splat along `ray`.
+
+        Written in scalars, so that the same body runs on a pixel, on a tile of
+        pixels and inside a GPU kernel. Elementwise arithmetic only.
+        """
+
+    def tile_bound(self, low: Vec2, high: Vec2) -> Array:
+        """An upper bound of alpha at the pixels of the rectangle [low, high] (px).
+
+        A tile whose bound lies below `Blend.alpha_min` is left out. The default leaves out none.
+        """
+        del high
+        return jnp.ones_like(low.x)
+
+
+class Projected(NamedTuple):
+    """One primitive on one image plane.
+
+    Attributes:
+      splat: the record that `evaluate` reads.
+      center: [2] px, centre of a box holding every pixel with alpha above `Blend.alpha_min`.
+      extent: [2] px, half its size; zero or less (or not finite) culls the primitive.
+      depth: [] world units, the sort key: nearest first.
+    """
+
+    splat: Splat
+    center: Array
+    extent: Array
+    depth: Array
+
+
+class Mass(NamedTuple):
+    """The Gaussian that stands for a primitive in density control.
+
+    Attributes:
+      opacity: [] in [0, 1].
+      scale: [3] standard deviations in world units.
+      rotation: [3, 3] world-from-local; its columns are the axes of `scale`.
+    """
+
+    opacity: Array
+    scale: Array
+    rotation: Array
+
+
+class Primitive(struct.PyTreeNode, abc.ABC):
+    """One optimisable primitive. A scene is the same class with a leading axis N."""
+
+    @classmethod
+    @abc.abstractmethod
+    def from_points(
+        cls, points: Array, colors: Array, spacing: Array, *, key: Array, sh_degree: int = 3
+    ) -> Self:
+        """A scene that starts from a point cloud.
+
+        Args:
+          points: [N, 3] world units.
+          colors: [N, 3] in [0, 1].
+          spacing: [N] distance to the neighbours, world units, positive.
+          key: PRNG key, for methods that start at random.
+          sh_degree: of the colour's spherical harmonics.
+        """
+
+    @abc.abstractmethod
+    def project(self, camera: Camera) -> Projected:
+        """Project this primitive. The pipeline maps it over the scene with `jax.vmap`."""
+
+    @classmethod
+    @abc.abstractmethod
+    def learning_rates(cls, extent: float) -> Self:
+        """One rate per field, for a scene of this extent (world units). `MEANS` decays."""
+
+    @abc.abstractmethod
+    def mass(self) -> Mass:
+        """What density control reads of this primitive."""
+
+    @abc.abstractmethod
+    def reshaped(self, opacity: Array, shrink: Array) -> Self:
+        """This primitive with another opacity [] and its size multiplied by `shrink` []."""
+
+    @abc.abstractmethod
+    def moved(self, offset: Array) -> Self:
+        """This primitive, moved by `offset` [3] in world units."""
+
+
+def count(scene: Any) -> int:
+    """The number N of primitives in a scene."""
+    return jax.tree.leaves(scene)[0].shape[0]

@@ -1,8 +1,10 @@
 """COLMAP models: both forms, any ids, any names, and damage that is told, not read."""
 
+import shutil
+
 import numpy as np
 import pytest
-from data_scenes import colmap, colmap_text, photo
+from data_scenes import colmap, colmap_text, nerfstudio, photo
 
 from xpr.data import load
 from xpr.data.colmap import model_suffix, read_cloud, read_shots
@@ -14,10 +16,12 @@ MODELS = ("opencv_bin", "opencv_txt", "opencv_fisheye_bin", "simple_radial_colma
 
 
 def binary_model(folder, names=("a.png", "b.png")):
-    """The model of `colmap`, written to binary by pycolmap, rigs and frames included."""
+    """The model of `colmap` with a keypoint each, written by pycolmap with rigs and frames."""
     pycolmap = pytest.importorskip("pycolmap")
-    colmap(folder, names)
-    model = folder / "sparse" / "0"
+    model = colmap(folder, names) / "sparse" / "0"
+    images = model / "images.txt"
+    images.write_text(images.read_text().replace("\n\n", "\n8 6 1\n"))
+    (model / "points3D.txt").write_text("1 0 0 5 9 8 7 0.5 1 0 2 0\n")
     pycolmap.Reconstruction(str(model)).write_binary(str(model))
     for text in model.glob("*.txt"):
         text.unlink()
@@ -151,6 +155,18 @@ def test_a_missing_points_file_is_said_loudly(tmp_path):
     assert any("training starts from random points" in note for note in dataset.notes)
 
 
+def test_further_models_are_named(tmp_path):
+    model = colmap(tmp_path) / "sparse" / "0"
+    shutil.copytree(model, model.parent / "1")
+    assert any("also holds the models 1" in note for note in load(tmp_path).notes)
+
+
+def test_a_text_file_called_images_makes_no_model(tmp_path):
+    nerfstudio(tmp_path)
+    (tmp_path / "images.txt").write_text("my favourite photos")
+    assert load(tmp_path).format == "nerfstudio"
+
+
 def test_photos_outside_the_model_are_counted(tmp_path):
     photo(colmap(tmp_path) / "images" / "unregistered.png")
     assert any("1 photos are not in the model" in note for note in load(tmp_path).notes)
@@ -173,7 +189,7 @@ def test_a_binary_file_cut_anywhere_is_an_error_that_names_it(file, tmp_path):
     assert read(path)
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        with pytest.raises(DataError, match=path.name):
+        with pytest.raises(DataError, match=rf"{path.name}.*(cut short|is empty)"):
             read(path)
     path.write_bytes(whole + b"\0")
     with pytest.raises(DataError, match="1 bytes after"):

@@ -47,7 +47,7 @@ Record = TypeVar("Record")
 class _Cursor:
     """A place in a binary file, which knows where the file ends."""
 
-    def __init__(self, data: bytes | mmap.mmap):
+    def __init__(self, data: mmap.mmap):
         self.data = data
         self.at = 0
 

@@ -14,7 +14,6 @@ from xpr.world.dataset import photograph
 from xpr.world.scene import DOME_RADIUS, FLOOR_RADIUS, SOLIDS
 from xpr.world.solids import Box, Sphere
 
-
 SIZE = 96  # px of the photographs
 
 

@@ -24,3 +24,8 @@ def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
         raise RuntimeError("half way")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"), atomic_write(tmp_path / "nowhere/a"):
+        pytest.fail("the block ran")

@@ -85,6 +85,39 @@ def test_a_written_file_reads_back_the_same(tmp_path, degree, antialiased):
     assert back.notes == () and back.sh_degree == degree
 
 
+def test_a_file_of_no_splats_reads_back_empty(tmp_path):
+    write_ply(random_table(size=0), tmp_path / "a.ply")
+    assert_equal(random_table(size=0), io.read(tmp_path / "a.ply"))
+
+
+def test_a_scene_survives_saving_and_loading(tmp_path):
+    scene = io.to_scene(random_table(antialiased=True))
+    io.save(scene, tmp_path / "a.ply")
+    back = io.load(tmp_path / "a.ply")
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(scene, name), getattr(back, name), err_msg=name)
+    assert back.antialiased and type(back) is type(scene)
+
+
+def test_loading_warns_of_what_was_dropped(tmp_path, caplog):
+    table = random_table()
+    table.mean[0, 0] = np.nan
+    write_ply(table, tmp_path / "a.ply")
+    assert len(io.load(tmp_path / "a.ply").mean) == 4
+    assert "dropped 1 of 5 splats" in caplog.text
+
+
+def test_a_scene_of_another_method_is_refused(tmp_path):
+    @dataclasses.dataclass
+    class Blob:
+        mean: np.ndarray
+        quat: np.ndarray
+
+    with pytest.raises(UserError, match=r"Blob cannot be saved.*logit_opacity"):
+        io.save(Blob(np.zeros((1, 3)), np.zeros((1, 4))), tmp_path / "a.ply")
+    assert not (tmp_path / "a.ply").exists()
+
+
 def test_the_same_values_give_the_same_bytes(tmp_path):
     write_ply(random_table(), tmp_path / "a.ply")
     write_ply(io.read(tmp_path / "a.ply"), tmp_path / "b.ply")

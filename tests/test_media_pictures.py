@@ -64,6 +64,14 @@ def test_a_video_that_fails_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_encoder_that_fails_is_told_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", lambda: "false")
+    frames = (np.zeros((64, 64, 3)) for _ in range(30))
+    with pytest.raises(OSError, match="ffmpeg could not write"):
+        media.write_video(tmp_path / "a.mp4", frames)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("name", "frames", "words"),
     [("a.gif", [np.zeros((8, 8, 3))], r"\.mp4"), ("a.mp4", [], "at least one frame")],

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Generator, Iterable, Sequence
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -64,19 +66,15 @@ def write_video(path: str | Path, frames: Iterable[np.ndarray], *, fps: int = 30
     first = next(stream, None)
     if first is None:
         raise UserError(f"{path}: a video needs at least one frame, found none.")
-    size = _even(first).shape[1::-1]
     written = 0
-    with (
-        atomic_write(path) as temporary,
-        contextlib.closing(_encoder(temporary, size, fps)) as encoder,
-    ):
+    with atomic_write(path) as temporary, _encoder(temporary, _even(first), fps) as feed:
         for frame in itertools.chain([first], stream):
             if frame.shape != first.shape:
                 raise UserError(
                     f"{path}: frame {written} has shape {frame.shape}, expected {first.shape} as "
                     "the first one."
                 )
-            encoder.send(np.ascontiguousarray(_even(frame)))
+            feed.write(_even(frame).tobytes())
             written += 1
     return written
 
@@ -140,15 +138,29 @@ def _joined(images: list[np.ndarray], axis: int) -> np.ndarray:
     return np.concatenate(pieces, axis=axis)
 
 
-def _encoder(path: Path, size: tuple[int, int], fps: int) -> Generator[None, np.ndarray, None]:
-    """Takes frames of this (width, height) by `send`; the file is whole once it is closed."""
-    import imageio_ffmpeg
+@contextlib.contextmanager
+def _encoder(path: Path, like: np.ndarray, fps: int) -> Iterator[IO[bytes]]:
+    """A pipe into ffmpeg that takes raw frames shaped as `like`; after the block the file is whole.
 
-    encoder = imageio_ffmpeg.write_frames(
-        path, size, fps=fps, codec="libx264", quality=8, macro_block_size=1
+    imageio's own writer forks with Python code to run in the child, which jax's threads forbid.
+    """
+    from imageio_ffmpeg import get_ffmpeg_exe
+
+    height, width = like.shape[:2]
+    given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps)]
+    wanted = ["-an", "-c:v", "libx264", "-crf", "18", "-pix_fmt", "yuv420p"]
+    command = [get_ffmpeg_exe(), "-y", "-v", "error", *given, "-i", "-", *wanted, str(path)]
+    # A session of its own: Ctrl-C stops us, and we end the encoder in order.
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
-    encoder.send(None)
-    return encoder
+    assert process.stdin is not None
+    with process:
+        with contextlib.suppress(BrokenPipeError):
+            yield process.stdin
+        _, said = process.communicate()
+    if process.returncode:
+        raise OSError(f"ffmpeg could not write {path}: {said.decode(errors='replace').strip()}")
 
 
 def _even(frame: np.ndarray) -> np.ndarray:

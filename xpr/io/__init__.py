@@ -75,8 +75,8 @@ def to_scene(table: SplatTable) -> Gaussian3D:
 
     from xpr.methods.gaussian3d import Gaussian3D
 
-    fields = {name: jnp.asarray(getattr(table, name)) for name in FIELDS}
-    return Gaussian3D(**fields, antialiased=table.antialiased)
+    fields = [jnp.asarray(getattr(table, name)) for name in FIELDS]
+    return Gaussian3D(*fields, antialiased=table.antialiased)
 
 
 def from_scene(scene: Primitive) -> SplatTable:

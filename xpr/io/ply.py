@@ -59,7 +59,7 @@ def write_ply(table: SplatTable, path: Path) -> None:
     Raises:
       OSError: the folder does not exist or cannot be written.
     """
-    rest = table.shN.transpose(0, 2, 1).reshape(len(table), -1)
+    rest = table.shN.transpose(0, 2, 1).reshape(len(table), 3 * table.shN.shape[1])
     blocks = {
         ("x", "y", "z"): table.mean,
         ("nx", "ny", "nz"): np.zeros_like(table.mean),

@@ -19,14 +19,14 @@ UP = np.array([0.0, 0.0, 1.0])
 DISTANCE, ELEVATION = 1.75, 32.0  # of the cameras from the target, world units and degrees
 FIELD_OF_VIEW = 46.0  # degrees
 SAMPLES = 3  # rays a pixel along each axis
-POINTS = 4000
+POINTS = 8000
 COLORS = ("red", "green", "blue")
 
 
 def write_dataset(folder: str | Path, *, views: int = 40, size: int = 128, seed: int = 0) -> Path:
     """Ray-trace the world from cameras on a dome around it and write what a person would have.
 
-    `transforms.json` (camera-to-world, OpenGL axes), `images/*.png` and `sparse.ply`, a few
+    `transforms.json` (camera-to-world, OpenGL axes), `images/*.png` and `sparse.ply`, several
     thousand surface points with their colours as seen, the backdrop included. The views go once
     around while the camera rises and sinks three times, so held-out ones lie between others.
 

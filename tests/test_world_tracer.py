@@ -11,7 +11,7 @@ from plyfile import PlyData
 from xpr import Camera, world
 from xpr.errors import UserError
 from xpr.world.dataset import photograph
-from xpr.world.scene import DOME_RADIUS, FLOOR_RADIUS, SOLIDS
+from xpr.world.scene import DOME_RADIUS, FLOOR, FLOOR_RADIUS, SOLIDS, SUN
 from xpr.world.solids import Box, Sphere
 
 SIZE = 96  # px of the photographs
@@ -78,14 +78,28 @@ def test_rays_traced_together_equal_rays_traced_alone():
     np.testing.assert_allclose(world.trace(eyes, directions), alone, atol=1e-6)
 
 
-def test_the_sun_casts_shadows_on_the_floor():
-    """The big ball's shadow falls away from the sun, on the floor at its other side."""
-    ball = SOLIDS[0].center
-    shadow = np.array([ball[0] - 0.28, ball[1] + 0.32, 0])
-    eye = shadow + [0, 0, 1.2]
-    lit = np.array([0.1, -0.8, 0])
-    dark, bright = (world.trace(p + [0, 0, 0.001], np.array([0, 0, -1.0])) for p in (shadow, lit))
-    assert eye[2] > 1 and np.mean(dark) < 0.6 * np.mean(bright)
+def floor_points(count):
+    points = np.random.default_rng(3).uniform(-0.7, 0.7, (count, 3)).astype(np.float32)
+    points[:, 2] = 0
+    return points[depth_inside(points + [0, 0, 1e-3]) < 0]
+
+
+@pytest.mark.parametrize("solid", SOLIDS)
+def test_half_the_sun_is_left_where_a_ray_to_it_touches_the_solid(solid):
+    points = floor_points(4000)
+    blocked = np.isfinite(solid.hit(points, np.broadcast_to(SUN, points.shape)))
+    light = solid.sunlight(points, SUN)
+    assert 0 < np.sum(blocked) < len(points)
+    assert np.max(light[blocked]) <= 0.5 + 1e-3
+    assert np.min(light[~blocked]) >= 0.5 - 1e-3
+
+
+def test_whatever_lies_in_full_shadow_is_darker_than_anything_in_full_sun():
+    points = floor_points(4000)
+    light = np.prod([solid.sunlight(points, SUN) for solid in SOLIDS], axis=0)
+    seen = world.trace(points + [0, 0, 1e-3], np.array([0, 0, -1.0]))
+    brightness = np.mean(seen / FLOOR(points), axis=1)
+    assert np.max(brightness[light == 0]) < np.min(brightness[light == 1])
 
 
 @pytest.fixture(scope="module")

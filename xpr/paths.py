@@ -66,7 +66,8 @@ def spiral(cameras: Sequence[Camera], n: int) -> list[Camera]:
     """`n` views on two turns of a flattened helix around the mean pose, as LLFF's videos.
 
     It spans 90 % of the cameras along each axis of the mean camera; every view looks at the point
-    straight ahead of it, as far away as the point the cameras look at.
+    straight ahead of it, as far away as the point the cameras look at. It suits cameras that face
+    one way; around an object, where the mean pose lies amid the scene, take `orbit`.
 
     Raises:
       UserError: no cameras.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -56,10 +57,12 @@ class Render:
         file = splat_file(existing(self.source))
         if file is None:
             raise UserError(f"{self.source} is neither a run folder nor a splat file.")
-        scene = io.load(file)
-        if not len(scene.mean):
+        table = io.read(file)
+        for note in table.notes:
+            print(f"xpr: note: {file}: {note}", file=sys.stderr)
+        if not len(table):
             raise UserError(f"{file} holds no splats: there is nothing to render.")
-        cameras = self._cameras(np.asarray(scene.mean))
+        cameras, scene = self._cameras(table.mean), io.to_scene(table)
         background = jnp.asarray(self.background, jnp.float32)
         if self.output.suffix.lower() == ".png":
             save_png(self.output, next(film(scene, cameras[:1], background)))

@@ -85,7 +85,7 @@ def splat_oddities(table: io.SplatTable) -> list[str]:
 
 def dataset_facts(dataset: Dataset) -> Facts:
     """Counts, the split, and the kinds of cameras."""
-    kinds = collections.Counter(
+    models = collections.Counter(
         (f"{v.camera.width} x {v.camera.height}", type(v.camera.lens).__name__)
         for v in dataset.views
     )
@@ -95,7 +95,7 @@ def dataset_facts(dataset: Dataset) -> Facts:
         ("format", dataset.format),
         ("views", f"{len(dataset.views):,} from {dataset.image_source}"),
         ("split", f"{len(dataset.train):,} train, {len(dataset.test):,} test: {dataset.split}"),
-        *((f"{n:,} cameras", f"{size} px, {lens}") for (size, lens), n in kinds.most_common()),
+        *((f"{n:,} cameras", f"{size} px, {lens}") for (size, lens), n in models.most_common()),
         ("focal lengths", f"{focal.min():.1f} to {focal.max():.1f} px"),
         ("points", "none" if points is None else f"{len(points.positions):,}"),
         *([] if points is None else [("98 % of them", _box(points.positions))]),

@@ -6,21 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from golden import absolute, load, relative
+from golden import GsplatFisheye, absolute, load, relative
 
 import xpr
-from xpr.lens import OpenCVFisheye
 
 INPUTS = ("means", "quats", "scales", "opacities", "sh", "viewmats", "Ks", "background")
 CASES = ("pinhole_classic", "pinhole_antialiased", "fisheye_classic", "ortho_classic")
-
-
-class GsplatFisheye(OpenCVFisheye):
-    """gsplat adds 1e-7 in its fisheye formulas, 5e-7 in the image; with it, so do we."""
-
-    def distort(self, point, k):
-        r = jnp.sqrt(point[0] ** 2 + point[1] ** 2) + 1e-7
-        return point[:2] * jnp.arctan2(r, point[2] + 1e-7) / r
 
 
 def rasterize(case, data, backend):

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from xpr.errors import UserError
+
 if TYPE_CHECKING:
     from xpr.camera import Camera
 
@@ -188,8 +190,13 @@ class Mass(NamedTuple):
 class Primitive(struct.PyTreeNode, abc.ABC):
     """One optimisable primitive. A scene is the same class with a leading axis N."""
 
-    @classmethod
     @abc.abstractmethod
+    def project(self, camera: Camera) -> Projected:
+        """Project this primitive. The pipeline maps it over the scene with `jax.vmap`."""
+
+    # What training needs; a primitive that is only rendered leaves it out.
+
+    @classmethod
     def from_points(
         cls, points: Array, colors: Array, spacing: Array, *, key: Array, sh_degree: int = 3
     ) -> Self:
@@ -202,27 +209,28 @@ class Primitive(struct.PyTreeNode, abc.ABC):
           key: PRNG key, for methods that start at random.
           sh_degree: of the colour's spherical harmonics.
         """
-
-    @abc.abstractmethod
-    def project(self, camera: Camera) -> Projected:
-        """Project this primitive. The pipeline maps it over the scene with `jax.vmap`."""
+        raise _untrainable(cls, "from_points")
 
     @classmethod
-    @abc.abstractmethod
     def learning_rates(cls, extent: float) -> Self:
-        """One rate per field, for a scene of this extent (world units). `MEANS` decays."""
+        """One rate per field, for a scene of this extent (world units)."""
+        raise _untrainable(cls, "learning_rates")
 
-    @abc.abstractmethod
     def mass(self) -> Mass:
         """What density control reads of this primitive."""
+        raise _untrainable(type(self), "mass")
 
-    @abc.abstractmethod
     def reshaped(self, opacity: Array, shrink: Array) -> Self:
         """This primitive with another opacity [] and its size multiplied by `shrink` []."""
+        raise _untrainable(type(self), "reshaped")
 
-    @abc.abstractmethod
     def moved(self, offset: Array) -> Self:
         """This primitive, moved by `offset` [3] in world units."""
+        raise _untrainable(type(self), "moved")
+
+
+def _untrainable(cls: type, name: str) -> UserError:
+    return UserError(f"{cls.__name__} cannot be trained: it does not define {name}().")
 
 
 def count(scene: Any) -> int:

@@ -4,7 +4,6 @@ Nothing is axis-aligned, centred or isotropic, splats overlap, and cotangents ar
 scene hides wrong gradients.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -38,15 +37,15 @@ class Case(NamedTuple):
     features: jax.Array
 
 
-def gaussians(n: int = 6, *, seed: int = 0, degree: int = 1) -> Gaussian3D:
-    """Overlapping Gaussians about the origin; float64 under x64, else float32."""
+def gaussians(n: int = 12, *, seed: int = 0, degree: int = 1) -> Gaussian3D:
+    """Overlapping Gaussians about the origin, some opaque; float64 under x64, else float32."""
     r = np.random.default_rng(seed)
-    rest = (degree + 1) ** 2 - 1
+    rest, solid = (degree + 1) ** 2 - 1, np.arange(n) % 3 == 0
     return Gaussian3D(
         mean=jnp.asarray(r.uniform(-1, 1, (n, 3))),
         quat=jnp.asarray(r.normal(size=(n, 4))),
-        log_scale=jnp.asarray(r.uniform(-2.0, -0.3, (n, 3))),
-        logit_opacity=jnp.asarray(r.normal(0.5, 1.0, n)),
+        log_scale=jnp.asarray(r.uniform(-1.7, -0.2, (n, 3)) + 0.6 * solid[:, None]),
+        logit_opacity=jnp.asarray(np.where(solid, 6.0, r.normal(0.0, 1.5, n))),
         sh0=jnp.asarray(r.normal(0.3, 0.8, (n, 1, 3))),
         shN=jnp.asarray(r.normal(0.0, 0.2, (n, rest, 3))),
     )
@@ -65,14 +64,14 @@ def view(lens: str = "Pinhole", *, seed: int = 0) -> xpr.Camera:
     return xpr.Camera(
         jnp.asarray(viewmat),
         jnp.asarray(K),
-        None if distortion is None else jnp.asarray(distortion, K.dtype),
+        None if distortion is None else jnp.asarray(np.array(distortion)),
         width=WIDTH,
         height=HEIGHT,
         lens=getattr(xpr.lens, lens)(),
     )
 
 
-def case(lens: str = "Pinhole", *, n: int = 6, seed: int = 0, degree: int = 1) -> Case:
+def case(lens: str = "Pinhole", *, n: int = 12, seed: int = 0, degree: int = 1) -> Case:
     """A scene of `n` Gaussians with two features each, before a bright background."""
     r = np.random.default_rng(200 + seed)
     return Case(
@@ -83,15 +82,7 @@ def case(lens: str = "Pinhole", *, n: int = 6, seed: int = 0, degree: int = 1) -
     )
 
 
-def draw(
-    case: Case,
-    alive: jax.Array | None = None,
-    *,
-    backend: str = "xla",
-    settings: xpr.Settings = SETTINGS,
-    capacity: xpr.Capacity = CAPACITY,
-) -> xpr.Output:
-    """One render, to be compiled."""
+def draw(case: Case, alive: Any, backend: str, settings: xpr.Settings, capacity: xpr.Capacity):
     return xpr.render(
         case.scene,
         case.camera,
@@ -104,18 +95,34 @@ def draw(
     )
 
 
-shoot = jax.jit(draw, static_argnames=("backend", "settings", "capacity"), compiler_options=QUICK)
-
-
-def loss(case: Case, **options: Any) -> tuple[jax.Array, xpr.Output]:
+def loss(case: Case, backend: str, settings: xpr.Settings) -> tuple[jax.Array, xpr.Output]:
     """Every pixel of every output, each with its own random weight."""
-    output = draw(case, **options)
+    output = draw(case, None, backend, settings, CAPACITY)
     r = np.random.default_rng(300)
     images = (output.color, output.alpha, output.depth, output.features, output.expected_depth)
     return sum(jnp.sum(jnp.asarray(r.normal(size=i.shape), i.dtype) * i) for i in images), output
 
 
-@partial(jax.jit, static_argnames=("backend", "settings"), compiler_options=QUICK)
-def slopes(case: Case, *, backend: str = "xla", settings: xpr.Settings = SETTINGS):
+compiled_draw = jax.jit(draw, static_argnums=(2, 3, 4), compiler_options=QUICK)
+compiled_slopes = jax.jit(
+    jax.value_and_grad(loss, has_aux=True), static_argnums=(1, 2), compiler_options=QUICK
+)
+
+
+def shoot(
+    case: Case,
+    alive: jax.Array | None = None,
+    *,
+    backend: str = "xla",
+    settings: xpr.Settings = SETTINGS,
+    capacity: xpr.Capacity = CAPACITY,
+) -> xpr.Output:
+    """One compiled render."""
+    return compiled_draw(case, alive, backend, settings, capacity)
+
+
+def slopes(
+    case: Case, *, backend: str = "xla", settings: xpr.Settings = SETTINGS
+) -> tuple[tuple[jax.Array, xpr.Output], Case]:
     """((loss, output), gradients of the loss)."""
-    return jax.value_and_grad(partial(loss, backend=backend, settings=settings), has_aux=True)(case)
+    return compiled_slopes(case, backend, settings)

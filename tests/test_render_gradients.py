@@ -8,40 +8,44 @@ import scenes
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-STEP = 1e-6
+STEP = 1e-7
 
 
-def slices(case):
-    """Each input's name, and the flat index range of its entries."""
+def names(case):
+    """Each input's name, and its place among the leaves."""
     leaves = jax.tree_util.tree_flatten_with_path(case)[0]
     return {jax.tree_util.keystr(path)[1:]: i for i, (path, _) in enumerate(leaves)}
 
 
-def finite_difference(case, name, direction, **options):
+def finite_difference(case, name, direction):
     """The central difference of the loss as the input `name` moves along `direction`."""
     leaves, treedef = jax.tree.flatten(case)
-    i = slices(case)[name]
+    i = names(case)[name]
 
     def value(step):
         moved = [*leaves[:i], leaves[i] + step * direction, *leaves[i + 1 :]]
-        return scenes.slopes(treedef.unflatten(moved), **options)[0][0]
+        return scenes.slopes(treedef.unflatten(moved))[0][0]
 
     return float(value(STEP) - value(-STEP)) / (2 * STEP)
 
 
-def check(case, names=None, **options):
+def check(case):
     """Every input's gradient along two random directions."""
-    _, grads = scenes.slopes(case, **options)
+    _, grads = scenes.slopes(case)
     r = np.random.default_rng(400)
-    for name, i in slices(case).items():
-        if names and name not in names:
-            continue
+    for name, i in names(case).items():
         grad = np.asarray(jax.tree.leaves(grads)[i])
         for _ in range(2):
             direction = r.normal(size=grad.shape)
-            want = finite_difference(case, name, direction, **options)
+            want = finite_difference(case, name, direction)
             scale = np.linalg.norm(grad) * np.linalg.norm(direction)
             assert abs(np.sum(grad * direction) - want) < 1e-6 * scale + 1e-7, name
+
+
+def same(ours, oracle, tolerance):
+    """Equal trees, relative to each leaf's largest value."""
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(oracle), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * max(1, np.abs(b).max()))
 
 
 @pytest.mark.parametrize("lens", scenes.LENSES)
@@ -53,9 +57,12 @@ def test_every_gradient_is_the_finite_difference(lens):
 def test_backends_agree_to_rounding(lens):
     """So the reference's gradients, which are plain autodiff, are the finite differences too."""
     case = scenes.case(lens, degree=3)
-    ours, oracle = scenes.slopes(case), scenes.slopes(case, backend="reference")
-    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(oracle), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10 * max(1, np.abs(b).max()))
+    same(scenes.slopes(case), scenes.slopes(case, backend="reference"), 1e-10)
+
+
+def test_the_antialiased_opacity_has_its_gradient():
+    case = scenes.case(degree=3)
+    check(case._replace(scene=case.scene.replace(antialiased=True)))
 
 
 def test_a_principal_point_far_off_and_the_limited_jacobian():

@@ -140,6 +140,7 @@ def _render(
     boxes = rectangles(found.low[order.index], found.high[order.index], order.valid, grid)
     near, camera = gather(scene, camera, order)
     projected = project(near, camera)
+    parts = anatomy(projected.splat)
     splats = jax.lax.stop_gradient(projected.splat)
     pairs = pair(splats, boxes, grid, capacity.intersections)
     extra = jnp.zeros((count(scene), 0), projected.depth.dtype) if features is None else features
@@ -151,7 +152,7 @@ def _render(
         pairs,
         camera,
         grid,
-        anatomy(projected.splat),
+        parts,
         settings,
     )
     layers = backends.composite(frame, backend)

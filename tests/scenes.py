@@ -14,7 +14,7 @@ import xpr
 from xpr.methods.gaussian3d import Gaussian3D
 
 WIDTH, HEIGHT = 20, 15
-CAPACITY = xpr.Capacity(visible=16, intersections=128)
+CAPACITY = xpr.Capacity(visible=16, intersections=512)
 SETTINGS = xpr.Settings(tile_size=8, batch=4, chunk=4, loops=1)
 # Halves the time to compile, without a change to the arithmetic.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -103,8 +103,8 @@ def loss(case: Case, backend: str, settings: xpr.Settings) -> tuple[jax.Array, x
     return sum(jnp.sum(jnp.asarray(r.normal(size=i.shape), i.dtype) * i) for i in images), output
 
 
-compiled_draw = jax.jit(draw, static_argnums=(2, 3, 4), compiler_options=QUICK)
-compiled_slopes = jax.jit(
+jit_draw = jax.jit(draw, static_argnums=(2, 3, 4), compiler_options=QUICK)
+jit_slopes = jax.jit(
     jax.value_and_grad(loss, has_aux=True), static_argnums=(1, 2), compiler_options=QUICK
 )
 
@@ -118,11 +118,11 @@ def shoot(
     capacity: xpr.Capacity = CAPACITY,
 ) -> xpr.Output:
     """One compiled render."""
-    return compiled_draw(case, alive, backend, settings, capacity)
+    return jit_draw(case, alive, backend, settings, capacity)
 
 
 def slopes(
     case: Case, *, backend: str = "xla", settings: xpr.Settings = SETTINGS
 ) -> tuple[tuple[jax.Array, xpr.Output], Case]:
     """((loss, output), gradients of the loss)."""
-    return compiled_slopes(case, backend, settings)
+    return jit_slopes(case, backend, settings)

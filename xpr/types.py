@@ -166,7 +166,13 @@ class Mass(NamedTuple):
 
 
 class Primitive(struct.PyTreeNode, abc.ABC):
-    """One optimisable primitive. A scene is the same class with a leading axis N."""
+    """One optimisable primitive. A scene is the same class with a leading axis N.
+
+    Attributes:
+      decaying: the fields whose learning rate decays over a run, usually the position.
+    """
+
+    decaying: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     @abc.abstractmethod
@@ -190,7 +196,7 @@ class Primitive(struct.PyTreeNode, abc.ABC):
     @classmethod
     @abc.abstractmethod
     def learning_rates(cls, extent: float) -> Self:
-        """One rate per field, for a scene of this extent (world units). `MEANS` decays."""
+        """One rate per field, for a scene of this extent (world units), at the start of a run."""
 
     @abc.abstractmethod
     def mass(self) -> Mass:
@@ -203,6 +209,16 @@ class Primitive(struct.PyTreeNode, abc.ABC):
     @abc.abstractmethod
     def moved(self, offset: Array) -> Self:
         """This primitive, moved by `offset` [3] in world units."""
+
+    def active(self, degree: Array) -> Self:
+        """This primitive as the trainer shows it while it warms up.
+
+        Args:
+          degree: [] int, the highest harmonic band in use; it grows over a run. A method without
+            harmonics ignores it.
+        """
+        del degree
+        return self
 
 
 def count(scene: Any) -> int:

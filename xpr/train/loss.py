@@ -36,7 +36,7 @@ WINDOW = _window()
 
 def l1(render: Array, target: Array, mask: Array | None = None) -> Array:
     """Mean absolute difference of two images [H, W, C] over the pixels of `mask` [H, W]. []."""
-    return _mean(jnp.abs(render - target), mask)
+    return masked_mean(jnp.abs(render - target), mask)
 
 
 def ssim(render: Array, target: Array, mask: Array | None = None) -> Array:
@@ -60,7 +60,7 @@ def ssim(render: Array, target: Array, mask: Array | None = None) -> Array:
     square_means = mean_a * mean_a + mean_b * mean_b
     luminance = (2 * means + C1) / (square_means + C1)
     contrast = (2 * (product - means) + C2) / (squares - square_means + C2)
-    return _mean(jnp.moveaxis(luminance * contrast, 0, -1), mask)
+    return masked_mean(jnp.moveaxis(luminance * contrast, 0, -1), mask)
 
 
 def photometric_loss(
@@ -78,8 +78,8 @@ def photometric_loss(
     return (1 - ssim_weight) * difference + ssim_weight * (1 - ssim(render, target, mask))
 
 
-def _mean(values: Array, mask: Array | None) -> Array:
-    """The mean of [H, W, C] over the pixels of a mask; an empty mask gives 0."""
+def masked_mean(values: Array, mask: Array | None) -> Array:
+    """The mean of [H, W, C] over the pixels of a mask [H, W] bool; an empty mask gives 0. []."""
     if mask is None:
         return jnp.mean(values)
     kept = jnp.sum(jnp.where(mask[..., None], values, 0))

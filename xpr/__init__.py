@@ -1,12 +1,15 @@
 """xpr: a point-based differentiable renderer in JAX."""
 
-from xpr import lens as lens
+from xpr import lens as lens, methods as methods
 from xpr.camera import Camera as Camera
 from xpr.errors import (
     CapacityError as CapacityError,
     DataError as DataError,
     UserError as UserError,
 )
+from xpr.pipeline.capacity import Capacity as Capacity
+from xpr.pipeline.render import Output as Output, plan as plan, render as render
+from xpr.pipeline.settings import Settings as Settings
 from xpr.types import (
     Blend as Blend,
     Hit as Hit,

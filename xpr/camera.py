@@ -39,8 +39,12 @@ class Camera(struct.PyTreeNode):
 
     @property
     def position(self) -> Array:
-        """[3] camera centre in world units, from the inverse of `viewmat`."""
-        return -inverse_3x3(self.viewmat[:3, :3]) @ self.viewmat[:3, 3]
+        """[3] camera centre in world units: the last column of the inverse of `viewmat`.
+
+        All sixteen entries count, as in gsplat, so that their raw gradients agree as well.
+        """
+        rotation, shift = self.viewmat[:3, :3], self.viewmat[:3, 3] / self.viewmat[3, 3]
+        return -inverse_3x3(rotation - jnp.outer(shift, self.viewmat[3, :3])) @ shift
 
     def to_camera(self, point: Array) -> Array:
         """[3] world -> [3] camera."""

@@ -135,6 +135,26 @@ class Splat(struct.PyTreeNode, abc.ABC):
         return jnp.ones_like(low.x)
 
 
+class QuadraticSplat(Splat, abc.ABC):
+    """A splat that sees the pixel only through polynomials of degree two (a faster contract).
+
+    `evaluate` is then `respond(forms(pixel))`. Few such forms stand for many parameters, and the
+    gradients of all of them come out of one matrix product a tile instead of one sum a parameter.
+    """
+
+    @abc.abstractmethod
+    def forms(self, pixel: Vec2) -> tuple[Array, ...]:
+        """Polynomials in pixel.x and pixel.y of total degree at most 2; elementwise."""
+
+    @abc.abstractmethod
+    def respond(self, *forms: Array) -> Hit:
+        """The hit from the forms' values; own leaves may be read for its colour and depth only."""
+
+    def evaluate(self, ray: Ray) -> Hit:
+        """The response to the forms at the ray's pixel."""
+        return self.respond(*self.forms(ray.pixel))
+
+
 class Projected(NamedTuple):
     """One primitive on one image plane.
 

@@ -11,32 +11,35 @@ from flax import struct
 from xpr import sh
 from xpr.camera import Camera
 from xpr.math import logit, normalize, quat_to_rotation
-from xpr.types import Array, Hit, Mass, Primitive, Projected, Ray, Splat, Vec2, Vec3
+from xpr.types import Array, Hit, Mass, Primitive, Projected, QuadraticSplat, Vec2, Vec3
 
 MIN_SPACING = 1e-7  # duplicate points still get a finite log-scale
 COMPENSATION_FLOOR = 0.005  # of the antialiased opacity factor, as in gsplat
 
 
-class EllipseSplat(Splat):
+class EllipseSplat(QuadraticSplat):
     """A 2D Gaussian on the image plane.
 
     Attributes:
       mean: px.
       conic: inverse covariance [[x, y], [y, z]] in 1/px^2.
-      opacity: in [0, 1].
+      log_opacity: at most 0.
       color: linear RGB.
     """
 
     mean: Vec2
     conic: Vec3
-    opacity: Array
+    log_opacity: Array
     color: Vec3
 
-    def evaluate(self, ray: Ray) -> Hit:
-        """Alpha falls off as exp(-1/2 d^T conic d)."""
-        d, (a, b, c) = ray.pixel - self.mean, self.conic
-        power = -0.5 * (a * d.x * d.x + c * d.y * d.y) - b * d.x * d.y
-        return Hit(self.opacity * jnp.exp(power), self.color)
+    def forms(self, pixel: Vec2) -> tuple[Array]:
+        """The log of alpha: log o - 1/2 d^T conic d."""
+        d, (a, b, c) = pixel - self.mean, self.conic
+        return (self.log_opacity - 0.5 * (a * d.x * d.x + c * d.y * d.y) - b * d.x * d.y,)
+
+    def respond(self, *forms: Array) -> Hit:
+        """Alpha = o exp(-1/2 d^T conic d)."""
+        return Hit(jnp.exp(forms[0]), self.color)
 
     def tile_bound(self, low: Vec2, high: Vec2) -> Array:
         """Alpha at the point of the rectangle that is nearest in the conic's metric.
@@ -53,7 +56,7 @@ class EllipseSplat(Splat):
             return 0.5 * (a * x * x + c * y * y) + b * x * y
 
         nearest = jnp.minimum(power(x, y_on_edge), power(x_on_edge, y))
-        return self.opacity * jnp.exp(-jnp.maximum(nearest, 0))
+        return jnp.exp(self.log_opacity - jnp.maximum(nearest, 0))
 
 
 class Gaussian(NamedTuple):
@@ -98,7 +101,7 @@ def splat(gaussian: Gaussian, camera: Camera, *, eps2d: float, antialiased: bool
     record = EllipseSplat(
         mean=Vec2.of(camera.to_pixel(point)),
         conic=Vec3(yy / det, -xy / det, xx / det),
-        opacity=opacity,
+        log_opacity=jnp.log(jnp.where(opacity > 0, opacity, 1)),
         color=Vec3.of(gaussian.color),
     )
     # At the border of the box, `reach` sigmas out, alpha falls to alpha_min.

@@ -1,0 +1,1 @@
+"""The way from a scene to an image, one statically shaped stage a file."""

@@ -1,0 +1,28 @@
+"""Backends of the compositing stage, each one module with `why_not` and `composite`."""
+
+from __future__ import annotations
+
+import importlib
+
+from xpr.errors import UserError
+from xpr.pipeline.frame import Frame, Layers
+
+AUTO = ("xla", "reference")  # the first without a reason against it is taken
+
+
+def composite(frame: Frame, backend: str) -> Layers:
+    """Composite with a named backend, or with the first one that can ("auto").
+
+    Raises:
+      UserError: no such backend, or the named one cannot and says why.
+    """
+    if backend not in (*AUTO, "auto"):
+        raise UserError(f"unknown backend {backend!r}; known: auto, {', '.join(AUTO)}.")
+    for name in AUTO if backend == "auto" else (backend,):
+        module = importlib.import_module(f"xpr.pipeline.backends.{name}")
+        reason = module.why_not(frame)
+        if reason is None:
+            return module.composite(frame)
+        if name == backend:
+            raise UserError(f"backend {name!r} cannot render this: {reason}")
+    raise AssertionError("the reference backend takes anything")

@@ -1,0 +1,90 @@
+"""What a backend composites, and what it returns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xpr.camera import Camera
+from xpr.pipeline.anatomy import Anatomy
+from xpr.pipeline.bin import Pairs
+from xpr.pipeline.grid import Grid
+from xpr.pipeline.settings import Settings
+from xpr.types import Array, Splat
+
+
+class Frame(NamedTuple):
+    """One image's splats, sorted and binned.
+
+    Attributes:
+      splats: records, leaves [V], nearest first.
+      valid: [V] bool, False marks padding.
+      depth: [V] sort key, the depth of methods whose hits have none.
+      features: [V, F] extra channels.
+      pairs: the tiles' lists.
+      camera: the view, for its rays.
+      grid: the tiles. Static.
+      anatomy: of the record. Static.
+      settings: of the machine. Static.
+    """
+
+    splats: Splat
+    valid: Array
+    depth: Array
+    features: Array
+    pairs: Pairs
+    camera: Camera
+    grid: Grid
+    anatomy: Anatomy
+    settings: Settings
+
+    def constants(self) -> tuple[Array, Array, Array]:
+        """The channels that are constant over a splat: colour, depth and features, [V, n] each."""
+        leaves, n = jax.tree.leaves(self.splats), len(self.valid)
+        kept = [leaves[i] for i in self.anatomy.constant[:3] if i is not None]
+        color = jnp.stack(kept, axis=-1) if kept else jnp.zeros((n, 0), self.depth.dtype)
+        depth = self.depth
+        if self.anatomy.has_depth:
+            leaf = self.anatomy.constant[3]
+            depth = None if leaf is None else leaves[leaf]
+        none = jnp.zeros((n, 0), self.depth.dtype)
+        return color, none if depth is None else depth[:, None], self.features
+
+
+class Layers(NamedTuple):
+    """The blended image, over nothing.
+
+    Attributes:
+      color: [H, W, 3].
+      transmittance: [H, W].
+      depth: [H, W], accumulated.
+      features: [H, W, F].
+    """
+
+    color: Array
+    transmittance: Array
+    depth: Array
+    features: Array
+
+
+def assemble(
+    frame: Frame, constants: tuple[Array, Array, Array], varying: Array, transmittance: Array
+) -> Layers:
+    """Put the channels back in their places.
+
+    Args:
+      frame: what was composited.
+      constants: blended constant channels, [H, W, n] each.
+      varying: [H, W, v] blended channels that vary along the ray.
+      transmittance: [H, W].
+    """
+    color, depth, features = constants
+    kept, moving = iter(jnp.moveaxis(color, -1, 0)), iter(jnp.moveaxis(varying, -1, 0))
+    where = frame.anatomy.constant
+    rgb = [next(moving) if leaf is None else next(kept) for leaf in where[:3]]
+    own = frame.anatomy.has_depth and where[3] is None
+    return Layers(
+        jnp.stack(rgb, axis=-1), transmittance, next(moving) if own else depth[..., 0], features
+    )

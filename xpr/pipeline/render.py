@@ -1,0 +1,204 @@
+"""From a scene and a camera to an image: the stages, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from xpr.camera import Camera
+from xpr.errors import UserError, expect_shape
+from xpr.pipeline import backends
+from xpr.pipeline.anatomy import anatomy
+from xpr.pipeline.bin import pair, rectangles
+from xpr.pipeline.capacity import Capacity, Count, Overflow
+from xpr.pipeline.frame import Frame
+from xpr.pipeline.grid import Grid
+from xpr.pipeline.order import front_to_back, gather, project, survey
+from xpr.pipeline.settings import Settings
+from xpr.types import Array, Primitive, count
+
+
+class Output(struct.PyTreeNode):
+    """A rendered view; a batch of cameras has a leading axis C.
+
+    Attributes:
+      color: [H, W, 3] RGB over the background.
+      alpha: [H, W] in [0, 1].
+      depth: [H, W] accumulated: the sum of depth times weight.
+      features: [H, W, F] blended like the colour, over nothing; None where none were given.
+      overflow: what did not fit into the capacity.
+    """
+
+    color: Array
+    alpha: Array
+    depth: Array
+    features: Array | None
+    overflow: Overflow
+
+    @property
+    def expected_depth(self) -> Array:
+        """[H, W] accumulated depth over alpha; 0 where nothing is hit."""
+        hit = self.alpha > 0
+        return jnp.where(hit, self.depth / jnp.where(hit, self.alpha, 1), 0)
+
+
+def render(
+    scene: Primitive,
+    camera: Camera,
+    *,
+    capacity: Capacity | None = None,
+    background: Array | None = None,
+    features: Array | None = None,
+    alive: Array | None = None,
+    backend: str = "auto",
+    settings: Settings | None = None,
+) -> Output:
+    """Render a scene.
+
+    Differentiable in the scene, the camera, the background and the features. Outside `jax.jit`
+    the buffers are planned from the scene; under it give a `capacity` from `xpr.plan`, and look
+    at `output.overflow`, since a compiled function cannot raise.
+
+    Args:
+      scene: N primitives, leaves [N, ...].
+      camera: one view, or C of one size (every leaf with a leading axis), rendered in turn.
+      capacity: static buffer sizes.
+      background: [3] RGB, or [C, 3]; black if None.
+      features: [N, F] extra channels per primitive.
+      alive: [N] bool; the others are left out. All, if None.
+      backend: "auto", "xla" or "reference" (every splat at every pixel; for small scenes).
+      settings: tile size and batching; by default the measured ones of this platform.
+
+    Raises:
+      UserError: a wrong shape or backend, or no capacity under `jax.jit`.
+    """
+    settings = settings or Settings.for_this_machine()
+    _check(scene, camera, features)
+    if capacity is None:
+        capacity = _planned(scene, camera, alive, settings)
+    if background is None:
+        background = jnp.zeros(3, camera.K.dtype)
+    run = partial(_render, capacity=capacity, backend=backend, settings=settings)
+    if camera.viewmat.ndim == 3:
+        backgrounds = jnp.broadcast_to(background, (len(camera.viewmat), 3))
+        return jax.lax.map(
+            lambda view: run(scene, view[0], view[1], features, alive), (camera, backgrounds)
+        )
+    return run(scene, camera, background, features, alive)
+
+
+def plan(
+    scene: Primitive,
+    cameras: Camera | Sequence[Camera],
+    *,
+    alive: Array | None = None,
+    settings: Settings | None = None,
+) -> Capacity:
+    """The capacity that these views need, rounded up to powers of two with headroom.
+
+    Args:
+      scene: N primitives, concrete.
+      cameras: one view, a batch with a leading axis, or a sequence of either.
+      alive: [N] bool.
+      settings: must be those that the rendering uses.
+    """
+    settings = settings or Settings.for_this_machine()
+    visible = pairs = 0
+    for camera in _views(cameras):
+        needs = _needs(scene, camera, alive, settings)
+        visible, pairs = max(visible, int(needs[0])), max(pairs, int(needs[1]))
+    return Capacity.covering(visible, pairs)
+
+
+@partial(jax.jit, static_argnames=("capacity", "backend", "settings"))
+def _render(
+    scene: Primitive,
+    camera: Camera,
+    background: Array,
+    features: Array | None,
+    alive: Array | None,
+    *,
+    capacity: Capacity,
+    backend: str,
+    settings: Settings,
+) -> Output:
+    grid = Grid(camera.width, camera.height, settings.tile_size)
+    found = survey(scene, camera, alive)
+    order = front_to_back(found.depth, found.seen, min(capacity.visible, count(scene)))
+    boxes = rectangles(found.low[order.index], found.high[order.index], order.valid, grid)
+    near, camera = gather(scene, camera, order)
+    projected = project(near, camera)
+    splats = jax.lax.stop_gradient(projected.splat)
+    pairs, intersections = pair(splats, boxes, grid, capacity.intersections)
+    extra = jnp.zeros((count(scene), 0), projected.depth.dtype) if features is None else features
+    frame = Frame(
+        projected.splat,
+        order.valid,
+        projected.depth,
+        extra[order.index],
+        pairs,
+        camera,
+        grid,
+        anatomy(projected.splat),
+        settings,
+    )
+    layers = backends.composite(frame, backend)
+    visible = Count.total(found.seen)
+    full = visible.exceeds(capacity.visible) | intersections.exceeds(capacity.intersections)
+    return Output(
+        color=layers.color + layers.transmittance[..., None] * background,
+        alpha=1 - layers.transmittance,
+        depth=layers.depth,
+        features=None if features is None else layers.features,
+        overflow=Overflow(visible, intersections, full),
+    )
+
+
+@partial(jax.jit, static_argnames="settings")
+def _needs(
+    scene: Primitive, camera: Camera, alive: Array | None, settings: Settings
+) -> tuple[Count, Count]:
+    found = survey(scene, camera, alive)
+    grid = Grid(camera.width, camera.height, settings.tile_size)
+    boxes = rectangles(found.low, found.high, found.seen, grid)
+    return Count.total(found.seen), Count.total(boxes.counts)
+
+
+def _planned(scene: Primitive, camera: Camera, alive: Array | None, settings: Settings) -> Capacity:
+    concrete = jax.lax.stop_gradient((scene, camera, alive))
+    if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(concrete)):
+        raise UserError(
+            "render needs a capacity under jax.jit: buffers are sized before values are known. "
+            "Give capacity=xpr.plan(scene, cameras), computed outside."
+        )
+    return plan(*concrete[:2], alive=concrete[2], settings=settings)
+
+
+def _views(cameras: Camera | Sequence[Camera]) -> Iterable[Camera]:
+    if not isinstance(cameras, Camera):
+        for camera in cameras:
+            yield from _views(camera)
+    elif cameras.viewmat.ndim == 3:
+        for i in range(len(cameras.viewmat)):
+            yield jax.tree.map(lambda leaf, i=i: leaf[i], cameras)
+    else:
+        yield cameras
+
+
+def _check(scene: Primitive, camera: Camera, features: Array | None) -> None:
+    one = camera
+    if camera.viewmat.ndim == 3:
+        lead = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(camera)}
+        if len(lead) != 1:
+            raise UserError(
+                f"a batch of cameras has leading axes {sorted(lead)}, expected one length C on "
+                "viewmat, K and distortion alike."
+            )
+        one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), camera)
+    one.check()
+    if features is not None:
+        expect_shape("features", features, (count(scene), "F"), "One row per primitive.")

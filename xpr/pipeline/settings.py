@@ -1,0 +1,32 @@
+"""The numbers that depend on the machine, in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import jax
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How the tiled backends cut up their work. Static; the image does not depend on it.
+
+    Attributes:
+      tile_size: px, the side of a square tile.
+      batch: tiles that are composited side by side.
+      chunk: splats between two looks at whether every pixel is done.
+      loops: independent loops over batches; XLA runs them on as many cores.
+    """
+
+    tile_size: int = 16
+    batch: int = 16
+    chunk: int = 32
+    loops: int = 1
+
+    @classmethod
+    def for_this_machine(cls) -> Settings:
+        """The measured choice for the default device's platform."""
+        if jax.default_backend() == "cpu":
+            return cls(loops=min(os.cpu_count() or 1, 8))
+        return cls(batch=256)

@@ -54,12 +54,13 @@ def ssim(render: Array, target: Array, mask: Array | None = None) -> Array:
     if mask is not None:
         render, target = (jnp.where(mask[..., None], image, 0) for image in (render, target))
     a, b = (jnp.moveaxis(image, -1, 0) for image in (render, target))
-    moments = _blur(jnp.concatenate([a, b, a * a + b * b, a * b]))
-    mean_a, mean_b, squares, product = jnp.split(moments, 4)
-    means = mean_a * mean_b
-    square_means = mean_a * mean_a + mean_b * mean_b
-    luminance = (2 * means + C1) / (square_means + C1)
-    contrast = (2 * (product - means) + C2) / (squares - square_means + C2)
+    # With s = a + b and d = a - b, 2 cov(a, b) + var(a) + var(b) = var(s), and d is small where it
+    # counts: each factor is 1 minus a share of d, and float32 does not cancel.
+    planes = jnp.concatenate([a + b, a - b, (a + b) ** 2, (a - b) ** 2])
+    sum_mean, mean, sum_square, square = jnp.split(_blur(planes), 4)
+    sum_variance, variance = sum_square - sum_mean**2, square - mean**2
+    luminance = 1 - 2 * mean**2 / (sum_mean**2 + mean**2 + 2 * C1)
+    contrast = 1 - 2 * variance / (sum_variance + variance + 2 * C2)
     return masked_mean(jnp.moveaxis(luminance * contrast, 0, -1), mask)
 
 

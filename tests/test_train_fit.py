@@ -21,6 +21,7 @@ from xpr.train.checkpoint import Checkpoints
 from xpr.train.config import TrainConfig
 from xpr.train.fit import fit
 from xpr.train.folder import RunFolder
+from xpr.train.step import compiled_step
 
 PHOTOS = dataset()
 
@@ -113,10 +114,8 @@ def test_an_overflowing_step_changes_nothing():
     trainer = trainer_module.Trainer(PHOTOS, fit_module.methods.load("3dgs"), QUICK)
     trainer.advance()
     before = jax.tree.map(np.array, trainer.state.replace(key=None))
-    photos = (trainer._next_photo(),)
-    recipe = trainer_module.Recipe(QUICK, PHOTOS.extent)
-    state, report = trainer.step(
-        trainer.state, photos, recipe=recipe, capacity=Capacity(128, 2)
+    state, report = compiled_step(
+        trainer.state, (trainer.next_photo(),), trainer.recipe, capacity=Capacity(128, 2)
     )
     trainer.close()
     assert report.overflow[0].any and same(before, state.replace(key=None))
@@ -176,7 +175,7 @@ def test_a_checkpoint_of_another_shape_or_version_is_refused(whole, tmp_path, mo
     """One line names what differs."""
     state = trainer_module.TrainState.start(whole[1].scene, 200, jax.random.key(0))
     with Checkpoints(whole[0] / "checkpoints") as checkpoints:
-        with pytest.raises(DataError, match=r"float32\[96.*expected float32\[200"):
+        with pytest.raises(DataError, match=r"alive as bool\[96\], expected bool\[200"):
             checkpoints.restore(state)
         monkeypatch.setattr("xpr.train.checkpoint.VERSION", 99)
         with pytest.raises(DataError, match="of version 1, expected 99"):

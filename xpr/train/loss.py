@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import linear_call
+from jax.typing import ArrayLike
 
 Array = jax.Array
 
 RADIUS = 5  # px: the window is 11x11
 SIGMA = 1.5  # px
 C1, C2 = 0.01**2, 0.03**2  # for images in [0, 1]
-
 
 
 def _window() -> tuple[float, ...]:
@@ -34,12 +34,12 @@ def _window() -> tuple[float, ...]:
 WINDOW = _window()
 
 
-def l1(render: Array, target: Array, mask: Array | None = None) -> Array:
+def l1(render: Array, target: Array, mask: Array | np.ndarray | None = None) -> Array:
     """Mean absolute difference of two images [H, W, C] over the pixels of `mask` [H, W]. []."""
     return masked_mean(jnp.abs(render - target), mask)
 
 
-def ssim(render: Array, target: Array, mask: Array | None = None) -> Array:
+def ssim(render: Array, target: Array, mask: Array | np.ndarray | None = None) -> Array:
     """Structural similarity of two images, in [-1, 1].
 
     Args:
@@ -65,7 +65,11 @@ def ssim(render: Array, target: Array, mask: Array | None = None) -> Array:
 
 
 def photometric_loss(
-    render: Array, target: Array, mask: Array | None = None, *, ssim_weight: float = 0.2
+    render: Array,
+    target: Array,
+    mask: Array | np.ndarray | None = None,
+    *,
+    ssim_weight: ArrayLike = 0.2,
 ) -> Array:
     """(1 - w) L1 + w (1 - SSIM), the loss of 3DGS. [].
 
@@ -76,10 +80,11 @@ def photometric_loss(
       ssim_weight: w, in [0, 1].
     """
     difference = l1(render, target, mask)
-    return (1 - ssim_weight) * difference + ssim_weight * (1 - ssim(render, target, mask))
+    weight = jnp.asarray(ssim_weight, difference.dtype)
+    return (1 - weight) * difference + weight * (1 - ssim(render, target, mask))
 
 
-def masked_mean(values: Array, mask: Array | None) -> Array:
+def masked_mean(values: Array, mask: Array | np.ndarray | None) -> Array:
     """The mean of [H, W, C] over the pixels of a mask [H, W] bool; an empty mask gives 0. []."""
     if mask is None:
         return jnp.mean(values)

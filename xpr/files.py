@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
     Raises:
       OSError: the folder does not exist or cannot be written.
     """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     temporary = path.with_name(f".{path.name}.tmp{path.suffix}")
     try:
         yield temporary

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from xpr.errors import UserError
+
 if TYPE_CHECKING:
     from xpr.camera import Camera
 
@@ -194,8 +196,13 @@ class Primitive(struct.PyTreeNode, abc.ABC):
 
     decaying: ClassVar[tuple[str, ...]] = ()
 
-    @classmethod
     @abc.abstractmethod
+    def project(self, camera: Camera) -> Projected:
+        """Project this primitive. The pipeline maps it over the scene with `jax.vmap`."""
+
+    # What training needs; a primitive that is only rendered leaves it out.
+
+    @classmethod
     def from_points(
         cls, points: Array, colors: Array, spacing: Array, *, key: Array, sh_degree: int = 3
     ) -> Self:
@@ -208,27 +215,24 @@ class Primitive(struct.PyTreeNode, abc.ABC):
           key: PRNG key, for methods that start at random.
           sh_degree: of the colour's spherical harmonics.
         """
-
-    @abc.abstractmethod
-    def project(self, camera: Camera) -> Projected:
-        """Project this primitive. The pipeline maps it over the scene with `jax.vmap`."""
+        raise _untrainable(cls, "from_points")
 
     @classmethod
-    @abc.abstractmethod
     def learning_rates(cls, extent: float) -> Self:
         """One rate per field, for a scene of this extent (world units), at the start of a run."""
+        raise _untrainable(cls, "learning_rates")
 
-    @abc.abstractmethod
     def mass(self) -> Mass:
         """What density control reads of this primitive."""
+        raise _untrainable(type(self), "mass")
 
-    @abc.abstractmethod
     def reshaped(self, opacity: Array, shrink: Array) -> Self:
         """This primitive with another opacity [] and its size multiplied by `shrink` []."""
+        raise _untrainable(type(self), "reshaped")
 
-    @abc.abstractmethod
     def moved(self, offset: Array) -> Self:
         """This primitive, moved by `offset` [3] in world units."""
+        raise _untrainable(type(self), "moved")
 
     def active(self, degree: Array) -> Self:
         """This primitive as the trainer shows it while it warms up.
@@ -239,6 +243,10 @@ class Primitive(struct.PyTreeNode, abc.ABC):
         """
         del degree
         return self
+
+
+def _untrainable(cls: type, name: str) -> UserError:
+    return UserError(f"{cls.__name__} cannot be trained: it does not define {name}().")
 
 
 def count(scene: Any) -> int:

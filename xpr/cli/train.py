@@ -49,11 +49,7 @@ class Train:
     """Folder of a run to continue, with its own settings; DATA is then not needed."""
 
     def run(self) -> None:
-        """Train, and print what came of it."""
-        self.train()
-
-    def train(self) -> Result:
-        """Train with progress on the screen; returns the result."""
+        """Train with progress on the screen, and print what came of it."""
         from xpr.data import load
         from xpr.train.config import TrainConfig
         from xpr.train.fit import fit
@@ -77,16 +73,19 @@ class Train:
             console.print(f"note: {note}", markup=False)
         out = None if self.resume is not None else self.out
         with _Screen(console, config.steps) as screen:
-            result = fit(
-                dataset,
-                config,
-                out=out,
-                resume=self.resume,
-                stop_after=self.stop_after,
-                progress=screen.show,
-            )
+            try:
+                result = fit(
+                    dataset,
+                    config,
+                    out=out,
+                    resume=self.resume,
+                    stop_after=self.stop_after,
+                    progress=screen.show,
+                )
+            except KeyboardInterrupt as stop:
+                console.print(str(stop), markup=False, soft_wrap=True)
+                raise
         report(console, result)
-        return result
 
 
 def report(console: Console, result: Result) -> None:

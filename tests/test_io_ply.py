@@ -1,0 +1,363 @@
+"""Splat .ply files: what is read, what is refused, what is written."""
+
+import dataclasses
+import io as bytes_io
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from numpy.lib import recfunctions
+from plyfile import PlyData, PlyElement
+
+from xpr import io, sh
+from xpr.errors import DataError, UserError
+from xpr.io.ply import write_ply
+from xpr.io.table import FIELDS, SplatTable
+
+REAL = (
+    "converted/playbot6.ply",
+    "converted/playbot6.gsplat.ply",
+    "metalsplatter/test-splat.3-points-from-train.ply",
+)
+
+
+def random_table(size=5, degree=3, antialiased=False):
+    rng = np.random.default_rng(size * 10 + degree)
+
+    def block(*shape):
+        return rng.standard_normal((size, *shape)).astype(np.float32)
+
+    higher = block(sh.coefficients(degree) - 1, 3)
+    return SplatTable(
+        block(3), block(4), block(3), block(), block(1, 3), higher, antialiased=antialiased
+    )
+
+
+def assert_equal(a, b):
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+    assert a.antialiased == b.antialiased
+
+
+def rewritten(source, path, *, text=False, order="<", change=lambda rows: rows, comments=()):
+    """`source` again as another legal .ply of the same values."""
+    rows = change(PlyData.read(str(source))["vertex"].data)
+    vertex = PlyElement.describe(rows, "vertex")
+    PlyData([vertex], text=text, byte_order=order, comments=list(comments)).write(str(path))
+    return path
+
+
+def shuffled(rows):
+    names = list(np.random.default_rng(0).permutation(rows.dtype.names))
+    out = np.empty(len(rows), [(name, rows.dtype[name]) for name in names])
+    for name in names:
+        out[name] = rows[name]
+    return out
+
+
+def without_normals(rows):
+    kept = [name for name in rows.dtype.names if name not in ("nx", "ny", "nz")]
+    return recfunctions.repack_fields(rows[kept])
+
+
+def as_double(rows):
+    return rows.astype([(name, "<f8") for name in rows.dtype.names])
+
+
+def with_extras(rows):
+    out = np.zeros(len(rows), [("label", "i4"), *rows.dtype.descr, ("confidence", "f8")])
+    for name in rows.dtype.names:
+        out[name] = rows[name]
+    return out
+
+
+def header(*lines):
+    return "\n".join(["ply", "format ascii 1.0", *lines, "end_header", ""]).encode()
+
+
+@pytest.mark.parametrize("degree", range(5))
+@pytest.mark.parametrize("antialiased", [False, True])
+def test_a_written_file_reads_back_the_same(tmp_path, degree, antialiased):
+    table = random_table(degree=degree, antialiased=antialiased)
+    write_ply(table, tmp_path / "a.ply")
+    back = io.read(tmp_path / "a.ply")
+    assert_equal(table, back)
+    assert back.notes == () and back.sh_degree == degree
+
+
+def test_a_file_of_no_splats_reads_back_empty(tmp_path):
+    write_ply(random_table(size=0), tmp_path / "a.ply")
+    assert_equal(random_table(size=0), io.read(tmp_path / "a.ply"))
+
+
+def test_a_scene_survives_saving_and_loading(tmp_path):
+    scene = io.to_scene(random_table(antialiased=True))
+    io.save(scene, tmp_path / "a.ply")
+    back = io.load(tmp_path / "a.ply")
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(scene, name), getattr(back, name), err_msg=name)
+    assert back.antialiased and type(back) is type(scene)
+
+
+def test_loading_warns_of_what_was_dropped(tmp_path, caplog):
+    table = random_table()
+    table.mean[0, 0] = np.nan
+    write_ply(table, tmp_path / "a.ply")
+    assert len(io.load(tmp_path / "a.ply").mean) == 4
+    assert "dropped 1 of 5 splats" in caplog.text
+
+
+def test_a_scene_of_another_method_is_refused(tmp_path):
+    @dataclasses.dataclass
+    class Blob:
+        mean: np.ndarray
+        quat: np.ndarray
+
+    with pytest.raises(UserError, match=r"Blob cannot be saved.*logit_opacity"):
+        io.save(Blob(np.zeros((1, 3)), np.zeros((1, 4))), tmp_path / "a.ply")
+    assert not (tmp_path / "a.ply").exists()
+
+
+def test_the_same_values_give_the_same_bytes(tmp_path):
+    write_ply(random_table(), tmp_path / "a.ply")
+    write_ply(io.read(tmp_path / "a.ply"), tmp_path / "b.ply")
+    assert (tmp_path / "a.ply").read_bytes() == (tmp_path / "b.ply").read_bytes()
+
+
+def test_a_written_file_has_the_custom_order_and_type(tmp_path):
+    table = random_table(degree=1, antialiased=True)
+    doubles = {name: getattr(table, name).astype(np.float64) for name in FIELDS}
+    write_ply(dataclasses.replace(table, **doubles), tmp_path / "a.ply")
+    text, _, body = (tmp_path / "a.ply").read_bytes().partition(b"end_header\n")
+    names = ["x", "y", "z", "nx", "ny", "nz", "f_dc_0", "f_dc_1", "f_dc_2"]
+    names += [f"f_rest_{i}" for i in range(9)] + ["opacity", "scale_0", "scale_1", "scale_2"]
+    names += ["rot_0", "rot_1", "rot_2", "rot_3"]
+    assert text.decode().splitlines() == [
+        "ply",
+        "format binary_little_endian 1.0",
+        "comment SplatRenderMode: mip",
+        "comment Generated by xpr",
+        "element vertex 5",
+        *(f"property float {name}" for name in names),
+    ]
+    rows = np.frombuffer(body, "<f4").reshape(5, len(names))
+    np.testing.assert_array_equal(rows[:, 9:12], table.shN[:, :, 0])
+    np.testing.assert_array_equal(rows[:, 3:6], 0)
+
+
+@pytest.mark.parametrize("text", [True, False])
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("change", [np.array, shuffled, without_normals, as_double])
+def test_every_legal_form_of_a_file_reads_the_same(tmp_path, text, order, change):
+    table = random_table()
+    write_ply(table, tmp_path / "a.ply")
+    other = rewritten(tmp_path / "a.ply", tmp_path / "b.ply", text=text, order=order, change=change)
+    assert_equal(table, io.read(other))
+
+
+def test_extra_properties_are_ignored_and_named(tmp_path):
+    table = random_table()
+    write_ply(table, tmp_path / "a.ply")
+    read = io.read(rewritten(tmp_path / "a.ply", tmp_path / "b.ply", change=with_extras))
+    assert_equal(table, read)
+    assert read.notes == ("ignored the properties confidence, label",)
+
+
+def test_splats_with_non_finite_values_are_dropped_and_counted(tmp_path):
+    table = random_table(size=1876)
+    table.mean[3, 1] = np.nan
+    table.log_scale[70, 2] = -np.inf
+    table.shN[1875, 7, 0] = np.inf
+    write_ply(table, tmp_path / "a.ply")
+    read = io.read(tmp_path / "a.ply")
+    assert read.notes == ("dropped 3 of 1,876 splats with non-finite values",)
+    keep = np.delete(np.arange(1876), [3, 70, 1875])
+    np.testing.assert_array_equal(read.mean, table.mean[keep])
+    np.testing.assert_array_equal(read.shN, table.shN[keep])
+
+
+def test_doubles_beyond_float32_count_as_non_finite(tmp_path):
+    def far(rows):
+        rows = as_double(rows)
+        rows["x"][0] = 1e300
+        return rows
+
+    write_ply(random_table(), tmp_path / "a.ply")
+    read = io.read(rewritten(tmp_path / "a.ply", tmp_path / "b.ply", change=far))
+    assert read.notes == ("dropped 1 of 5 splats with non-finite values",)
+
+
+@pytest.mark.parametrize(("kind", "white"), [("u1", 255), ("u2", 65535), ("f4", 1.0), ("f4", 255)])
+def test_a_point_cloud_becomes_splats_of_its_colours(tmp_path, kind, white):
+    rows = np.zeros(
+        4, [*((c, "f4") for c in "xyz"), *((c, kind) for c in ("red", "green", "blue"))]
+    )
+    rows["x"] = [0, 1, 2, 3]
+    rows["green"] = white
+    PlyData([PlyElement.describe(rows, "vertex")]).write(str(tmp_path / "a.ply"))
+    table = io.read(tmp_path / "a.ply")
+    color = 0.5 + sh.C0 * table.sh0[:, 0]
+    np.testing.assert_allclose(color, [[0, 1, 0]] * 4, atol=1e-6)
+    np.testing.assert_array_equal(table.opacity, 0.5)
+    np.testing.assert_allclose(
+        np.exp(table.log_scale[0]), 0.5 * np.sqrt((1 + 4 + 9) / 3), rtol=1e-6
+    )
+    assert any("point cloud" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    "points", [[], [[0, 0, 0]], [[1, 1, 1], [1, 1, 1]], [[0, 0, 0], [0, 2, 0]]]
+)
+def test_tiny_point_clouds_get_finite_sizes(tmp_path, points):
+    lines = [f"element vertex {len(points)}", *(f"property float {c}" for c in "xyz")]
+    body = "".join(" ".join(map(str, p)) + "\n" for p in points).encode()
+    (tmp_path / "a.ply").write_bytes(header(*lines) + body)
+    table = io.read(tmp_path / "a.ply")
+    assert len(table) == len(points)
+    assert np.isfinite(table.log_scale).all()
+
+
+def test_splats_with_red_green_blue_keep_their_shape(tmp_path):
+    def recolored(rows):
+        names = [n for n in rows.dtype.names if not n.startswith("f_")]
+        out = np.zeros(len(rows), [(n, "f4") for n in (*names, "red", "green", "blue")])
+        for name in names:
+            out[name] = rows[name]
+        return out
+
+    table = random_table()
+    write_ply(table, tmp_path / "a.ply")
+    read = io.read(rewritten(tmp_path / "a.ply", tmp_path / "b.ply", change=recolored))
+    np.testing.assert_array_equal(read.log_scale, table.log_scale)
+    np.testing.assert_allclose(0.5 + sh.C0 * read.sh0, 0, atol=1e-7)
+
+
+@pytest.mark.parametrize("mode", ["default", "mip"])
+def test_the_render_mode_is_read_from_its_tag(tmp_path, mode):
+    write_ply(random_table(), tmp_path / "a.ply")
+    tag = [f"SplatRenderMode: {mode}"]
+    read = io.read(rewritten(tmp_path / "a.ply", tmp_path / "b.ply", comments=tag))
+    assert read.antialiased == (mode == "mip") and read.notes == ()
+
+
+def test_an_unknown_render_mode_is_noted(tmp_path):
+    write_ply(random_table(), tmp_path / "a.ply")
+    tag = ["SplatRenderMode: fancy"]
+    read = io.read(rewritten(tmp_path / "a.ply", tmp_path / "b.ply", comments=tag))
+    assert read.notes == ("unknown SplatRenderMode 'fancy', read as default",)
+
+
+def test_a_2dgs_file_is_refused_by_name(tmp_path):
+    write_ply(random_table(), tmp_path / "a.ply")
+    tag = ["SplatRenderMode: 2dgs"]
+    with pytest.raises(DataError, match="2DGS"):
+        io.read(rewritten(tmp_path / "a.ply", tmp_path / "b.ply", comments=tag))
+
+
+XYZ = ("element vertex 1", *(f"property float {c}" for c in "xyz"))
+SPLAT = (*XYZ, *(f"property float {n}" for n in ("opacity", "scale_0", "scale_1", "scale_2")))
+
+REFUSED = {
+    "empty": (b"", "is empty"),
+    "text": (b"hello, world\n", "no .ply file"),
+    "json": (b'{"ply": 1}', "no .ply file"),
+    "no end": (b"ply\nformat ascii 1.0\n", "end_header"),
+    "no format": (b"ply\nelement vertex 1\nend_header\n", "broken .ply header"),
+    "no elements": (header(), "no element 'vertex'"),
+    "other element": (header("element point 0", "property float x"), "no element 'vertex'"),
+    "no position": (header("element vertex 1", "property float x") + b"1\n", "lacks.*y, z"),
+    "absurd count": (header("element vertex 1000000000000", *XYZ[1:]), "1,000,000,000,000 rows"),
+    "negative": (header("element vertex -4", *XYZ[1:]), "-4 rows"),
+    "no number": (header("element vertex many", *XYZ[1:]), "broken .ply header"),
+    "list": (header("element vertex 1", "property list uchar int x"), "list 'x'"),
+    "mesh": (header(*XYZ, "element face 7", "property list uchar int v"), "mesh .*7 faces"),
+    "compressed": (header("element chunk 0", "property float min_x", *XYZ), "compressed"),
+    "no rotation": (header(*SPLAT) + b"0 0 0 1 1 1 1\n", "lacks the splat properties rot_0"),
+    "short": (header("element vertex 9", *XYZ[1:]) + b"1 2 3\n" * 8, "damaged or truncated"),
+    "words": (header(*XYZ) + b"one two three\n", "damaged or truncated"),
+    "f_rest": (header(*XYZ, "property float f_rest_0") + b"0 0 0 0\n", "has 1 f_rest"),
+    "twice": (header(*XYZ, "property float x") + b"0 0 0 0\n", "broken .ply header"),
+    "non-ascii": (header("comment caf\u00e9", *XYZ) + b"0 0 0\n", "broken .ply header"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_splat_file_is_refused_in_one_line(tmp_path, case):
+    content, words = REFUSED[case]
+    (tmp_path / "a.ply").write_bytes(content)
+    with pytest.raises(DataError, match=words) as caught:
+        io.read(tmp_path / "a.ply")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_gap_in_the_f_rest_numbers_is_refused(tmp_path):
+    table = random_table(degree=1)
+    write_ply(table, tmp_path / "a.ply")
+    content = (tmp_path / "a.ply").read_bytes().replace(b"f_rest_8\n", b"f_rest_9\n")
+    (tmp_path / "a.ply").write_bytes(content)
+    with pytest.raises(DataError, match="9 f_rest properties"):
+        io.read(tmp_path / "a.ply")
+
+
+def test_another_suffix_is_refused_with_the_known_ones(tmp_path):
+    with pytest.raises(UserError, match=r"'\.obj', expected one of \.ply"):
+        io.read(tmp_path / "a.obj")
+
+
+def small_file():
+    stream = bytes_io.BytesIO()
+    rows = np.zeros(2, [(n, "f4") for n in ("x", "y", "z", "f_dc_0", "f_dc_1", "f_dc_2")])
+    PlyData([PlyElement.describe(rows, "vertex")], byte_order="<").write(stream)
+    return stream.getvalue()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_damaged_file_loads_or_is_refused(tmp_path, data):
+    content = bytearray(small_file())
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(content)))
+    keep_whole = data.draw(st.booleans())
+    (tmp_path / "a.ply").write_bytes(bytes(content if keep_whole else content[:cut]))
+    try:
+        table = io.read(tmp_path / "a.ply")
+    except DataError:
+        return
+    assert len(table) <= 2 * len(content)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_files_of_other_tools_hold_what_an_independent_reader_saw(shared, name):
+    table = io.read(shared / "data/splats" / name)
+    with np.load(shared / "golden/splats" / f"{name.replace('/', '__')}.npz") as golden:
+        for ours, theirs in {
+            "mean": "st_means",
+            "quat": "st_quats_wxyz",
+            "log_scale": "st_log_scales",
+            "logit_opacity": "st_opacity_logit",
+        }.items():
+            np.testing.assert_array_equal(getattr(table, ours), golden[theirs])
+        np.testing.assert_array_equal(table.sh0[:, 0], golden["st_f_dc"])
+        rest = golden["st_f_rest"].reshape(len(table), 3, -1)
+        np.testing.assert_array_equal(table.shN, rest.transpose(0, 2, 1))
+
+
+def test_an_ascii_file_of_another_tool_holds_its_numbers(shared):
+    path = shared / "data/splats/jsplat/unitCube-ascii.ply"
+    table = io.read(path)
+    numbers = np.loadtxt(path, np.float32, skiprows=18)
+    np.testing.assert_array_equal(table.mean, numbers[:, :3])
+    np.testing.assert_array_equal(table.logit_opacity, numbers[:, 6])
+    np.testing.assert_array_equal(table.quat, numbers[:, 10:])
+
+
+@pytest.mark.parametrize("kind", ["ascii", "binary"])
+def test_real_meshes_are_refused(shared, kind):
+    with pytest.raises(DataError, match="mesh"):
+        io.read(shared / f"data/splats/metalsplatter/beetle.{kind}.ply")
+
+
+def test_a_real_compressed_file_is_refused_by_name(shared):
+    with pytest.raises(DataError, match="compressed"):
+        io.read(shared / "data/splats/converted/playbot6.compressed.ply")

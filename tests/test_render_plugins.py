@@ -124,7 +124,7 @@ def test_the_last_layer_counts_where_a_method_says_so():
     """Marbles stop at 1e-3 after the layer that passes it; balls at 1e-4, before it."""
     case = balls(Marbles, "Pinhole")
     wall = case.scene.replace(
-        logit_opacity=case.scene.logit_opacity + 9, log_radius=case.scene.log_radius + 1
+        logit_opacity=0 * case.scene.logit_opacity + 6, log_radius=case.scene.log_radius + 1
     )
     dark = case._replace(scene=wall)
     (_, output), _ = scenes.slopes(dark)

@@ -158,9 +158,9 @@ def test_a_camera_of_numpy_doubles_is_taken_as_the_scene_s_dtype():
         options = {"background": double.background, "features": double.features}
         return xpr.render(scene, double.camera, capacity=scenes.CAPACITY, **options).color
 
+    with jax.enable_x64(True):
+        assert admit(case.scene, double.camera)[1].K.dtype == jnp.float32
+        assert jax.eval_shape(color, double.scene).dtype == jnp.float64
     assert jax.eval_shape(color, double.scene).dtype == jnp.float32
     same(admit(double.scene, double.camera), (case.scene, case.camera), 1e-7)
     assert double.camera.resized(40, 30).K.dtype == jnp.float32
-    with jax.enable_x64(True):
-        assert jax.eval_shape(color, case.scene).dtype == jnp.float32
-        assert jax.eval_shape(color, double.scene).dtype == jnp.float64

@@ -126,3 +126,12 @@ def _directions(count: int) -> np.ndarray:
     z, angle = 1 - 2 * i / count, np.pi * (1 + math.sqrt(5)) * i
     r = np.sqrt(1 - z * z)
     return np.stack([r * np.cos(angle), r * np.sin(angle), z], axis=-1)
+
+
+def color(sh: Array, direction: Array) -> Array:
+    """The linear RGB of 3DGS: that of `evaluate` plus 0.5, at least 0. [3].
+
+    What is not finite stays so: -inf must not pass for black, its gradients are NaN.
+    """
+    rgb = evaluate(sh, direction) + 0.5
+    return jnp.where((rgb < 0) & jnp.isfinite(rgb), 0, rgb)

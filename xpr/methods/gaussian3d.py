@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -107,8 +107,7 @@ def splat(gaussian: Gaussian, camera: Camera, *, eps2d: float, antialiased: bool
     # At the border of the box, `reach` sigmas out, alpha falls to alpha_min.
     reach = jnp.sqrt(2 * jnp.log(jnp.maximum(opacity / EllipseSplat.blend.alpha_min, 1)))
     extent = jnp.where(seen, reach * jnp.sqrt(jnp.stack([xx, yy])), 0)
-    # Along one ray |z| grows with distance, behind the plane of a fisheye as well.
-    return Projected(record, camera.to_pixel(point), extent, depth=jnp.abs(point[2]))
+    return Projected(record, camera.to_pixel(point), extent, depth=camera.depth(point))
 
 
 class Gaussian3D(Primitive):
@@ -125,6 +124,8 @@ class Gaussian3D(Primitive):
       eps2d: px^2 added to the projected variance. Static.
     """
 
+    decaying: ClassVar[tuple[str, ...]] = ("mean",)
+
     mean: Array
     quat: Array
     log_scale: Array
@@ -138,7 +139,7 @@ class Gaussian3D(Primitive):
         """The ellipse that this Gaussian is on the image plane."""
         direction = normalize(self.mean - camera.position)
         coefficients = jnp.concatenate([self.sh0, self.shN])
-        color = jnp.maximum(sh.evaluate(coefficients, direction) + 0.5, 0)
+        color = sh.color(coefficients, direction)
         scale, opacity = jnp.exp(self.log_scale), jax.nn.sigmoid(self.logit_opacity)
         gaussian = Gaussian(self.mean, self.quat, scale, opacity, color)
         return splat(gaussian, camera, eps2d=self.eps2d, antialiased=self.antialiased)
@@ -186,3 +187,8 @@ class Gaussian3D(Primitive):
     def moved(self, offset: Array) -> Gaussian3D:
         """Shifted by `offset` [3]."""
         return self.replace(mean=self.mean + offset)
+
+    def active(self, degree: Array) -> Gaussian3D:
+        """With the harmonics above `degree` left out."""
+        bands = jnp.array([sh.band_of(1 + i) for i in range(len(self.shN))], int)
+        return self.replace(shN=jnp.where(bands[:, None] <= degree, self.shN, 0))

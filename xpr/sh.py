@@ -6,6 +6,7 @@ of the unit direction; the signs follow the original 3DGS code.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import jax
@@ -111,13 +112,22 @@ def rotation(turn: np.ndarray, degree: int) -> np.ndarray:
     Returns:
       [K, K] float64; new coefficients are R @ old.
     """
+    return _rotation(np.asarray(turn, np.float64).tobytes(), degree)
+
+
+@functools.lru_cache(maxsize=64)
+def _rotation(turn: bytes, degree: int) -> np.ndarray:
+    """`rotation` of the matrix whose bytes these are: the same few turns come again and again."""
+    matrix = np.frombuffer(turn).reshape(3, 3)
     directions = _directions(4 * coefficients(degree))
     with jax.enable_x64(True):
         seen = jax.vmap(lambda d: basis(d, degree))
-        before, after = (np.asarray(seen(d)) for d in (directions, directions @ turn))
+        before, after = (np.asarray(seen(d)) for d in (directions, directions @ matrix))
     found = np.linalg.lstsq(before, after, rcond=None)[0]
     # A flip of axes gives exact signs: what is an integer but for rounding becomes one.
-    return np.where(np.abs(found - np.rint(found)) < 1e-12, np.rint(found), found)
+    found = np.where(np.abs(found - np.rint(found)) < 1e-12, np.rint(found), found)
+    found.setflags(write=False)
+    return found
 
 
 def _directions(count: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -12,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from damage import in_archive
+from hypothesis import HealthCheck, given, settings, strategies as st
 from jax import export as jax_export
 from splat_tables import mild_table
 
@@ -22,6 +25,7 @@ from xpr.export import write
 from xpr.lens import OpenCVFisheye, Pinhole
 from xpr.train.loss import photometric_loss
 
+EXAMPLES = int(os.environ.get("XPR_DAMAGE", "40"))
 DOCS = pathlib.Path(__file__).parents[1] / "docs/export.md"
 # What jax itself needs, and what its export module does: nothing of xpr's.
 ALLOWED = ["jax", "jaxlib", "numpy", "ml_dtypes", "opt_einsum", "scipy", "flatbuffers"]
@@ -156,6 +160,21 @@ def test_a_foreign_or_damaged_file_is_refused_in_one_line(baked, tmp_path, chang
     with pytest.raises(DataError, match=words) as told:
         export.load(changed(baked, tmp_path, **change))
     assert "\n" not in str(told.value)
+
+
+def test_a_damaged_file_is_loaded_or_refused(baked, tmp_path):
+    whole, path = baked.read_bytes(), tmp_path / "a.xpr"
+
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def check(data):
+        path.write_bytes(in_archive(data.draw, whole))
+        try:
+            export.load(path)
+        except DataError as error:
+            assert "\n" not in str(error) and str(path) in str(error) and len(str(error)) < 1000
+
+    check()
 
 
 def test_what_is_no_archive_is_refused(tmp_path):

@@ -62,12 +62,15 @@ def read_compressed(path: Path, antialiased: bool) -> SplatTable:
         "color": color[:, :3] / 255,
     }
     values = units | {kind: _between(chunks, kinds[kind], units[kind]) for kind in kinds}
+    with np.errstate(over="ignore", invalid="ignore"):  # such splats are dropped with a count
+        values["color"] = (values["color"] - 0.5) / sh.C0
+        values = {kind: value.astype(np.float32) for kind, value in values.items()}
     return SplatTable(
-        mean=values["position"].astype(np.float32),
+        mean=values["position"],
         quat=restore_largest(quat[:, 0], (quat[:, 1:] / 1023 - 0.5) * np.sqrt(2)),
-        log_scale=values["scale"].astype(np.float32),
+        log_scale=values["scale"],
         logit_opacity=logit_of_byte(color[:, 3]),
-        sh0=((values["color"] - 0.5) / sh.C0).astype(np.float32)[:, None],
+        sh0=values["color"][:, None],
         shN=_harmonics(path, elements.get("sh"), len(rows)),
         antialiased=antialiased,
     ).finite()

@@ -10,6 +10,7 @@ import numpy as np
 from xpr.errors import DataError
 
 LARGEST_GROWTH = 256  # decompressed over compressed; splats shrink by 2 to 20
+LONGEST_QUOTE = 120  # characters
 SMALL = 1 << 20  # bytes that any file may grow to: tiny files compress well
 
 
@@ -26,6 +27,12 @@ def read_all(path: Path) -> bytes:
     if not data:
         raise DataError(f"{path} is empty.")
     return data
+
+
+def told(value: object) -> str:
+    """A value or an error in few enough characters for a message of one line."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 3]}..."
 
 
 def check_growth(path: Path, what: str, size: int, stored: int) -> None:
@@ -59,7 +66,7 @@ def inflate(path: Path, data: bytes) -> bytes:
     try:
         content = engine.decompress(data, allowed)
     except zlib.error as error:
-        raise DataError(f"{path} is damaged gzip data: {error}.") from error
+        raise DataError(f"{path} is damaged gzip data: {told(error)}.") from error
     if engine.unconsumed_tail:
         check_growth(path, "gzip data", allowed + 1, len(data))
     if not engine.eof:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from xpr.errors import DataError
-from xpr.io.contents import check_growth, read_all
+from xpr.io.contents import check_growth, read_all, told
 
 # What zipfile raises on damaged, encrypted or exotic entries.
 ZIP_ERRORS = (
@@ -52,13 +52,14 @@ class Parts:
                 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
                 with Image.open(io.BytesIO(data), formats=("WEBP",)) as picture:
                     width, height = picture.size
-                    check_growth(self.path, f"the picture {name!r}", 4 * width * height, self.size)
+                    check_growth(self.path, f"the picture {told(name)!r}", 4 * width * height, self.size)
                     return np.asarray(picture)
         except DataError:
             raise
         except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-            told = str(error).replace(repr(data), "")
-            raise DataError(f"{self.path}: the picture {name!r} is damaged: {told}.") from error
+            raise DataError(
+                f"{self.path}: the picture {told(name)!r} is damaged: {told(error)}."
+            ) from error
 
     def pixels(self, name: str, count: int) -> np.ndarray:
         """The first `count` pixels of a picture as RGBA, uint8 [count, 4].
@@ -70,7 +71,7 @@ class Parts:
         flat = picture.reshape(-1, picture.shape[-1])
         if len(flat) < count:
             raise DataError(
-                f"{self.path}: the picture {name!r} has {len(flat):,} pixels, expected {count:,}."
+                f"{self.path}: the picture {told(name)!r} has {len(flat):,} pixels, expected {count:,}."
             )
         opaque = np.full((count, 4 - flat.shape[1]), 255, np.uint8)
         return np.concatenate([flat[:count], opaque], axis=1)
@@ -87,19 +88,19 @@ def archive(path: Path) -> Parts:
     try:
         opened = zipfile.ZipFile(io.BytesIO(data))
     except ZIP_ERRORS as error:
-        raise DataError(f"{path} is no zip file, or a damaged one: {error}.") from error
+        raise DataError(f"{path} is no zip file, or a damaged one: {told(error)}.") from error
 
     def read(name: str) -> bytes:
         try:
             entry = opened.getinfo(name)
         except KeyError:
-            raise DataError(f"{path} lacks the part {name!r}.") from None
-        check_growth(path, f"the part {name!r}", entry.file_size, len(data))
+            raise DataError(f"{path} lacks the part {told(name)!r}.") from None
+        check_growth(path, f"the part {told(name)!r}", entry.file_size, len(data))
         try:
             with opened.open(entry) as file:
                 return file.read(entry.file_size)
         except ZIP_ERRORS as error:
-            raise DataError(f"{path}: the part {name!r} is damaged: {error}.") from error
+            raise DataError(f"{path}: the part {told(name)!r} is damaged: {told(error)}.") from error
 
     return Parts(path, len(data), read)
 
@@ -125,11 +126,11 @@ def beside(path: Path, name: str) -> Path:
         found = (root / name).resolve()
         exists = found.is_file()
     except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(f"{path} names the file {name[:80]!r}: {error}.") from error
+        raise DataError(f"{path} names the file {told(name)!r}: {told(error)}.") from error
     if not found.is_relative_to(root):
-        raise DataError(f"{path} names {name[:80]!r}, which lies outside its folder: refused.")
+        raise DataError(f"{path} names {told(name)!r}, which lies outside its folder: refused.")
     if not exists:
-        raise DataError(f"{path} names {name[:80]!r}, which does not exist.")
+        raise DataError(f"{path} names {told(name)!r}, which does not exist.")
     return found
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from xpr import sh
 from xpr.errors import DataError, UserError
 from xpr.files import atomic_write
-from xpr.io.contents import Cursor, check_growth, inflate, read_all
+from xpr.io.contents import Cursor, check_growth, inflate, read_all, told
 from xpr.io.quantize import drop_largest, logit_of_byte, restore_largest, to_bytes, unit_quats
 from xpr.io.table import SplatTable
 
@@ -135,7 +135,7 @@ def _streams(path: Path, data: bytes, header: Header) -> bytes:
     expected = [size for size in header.sizes() if size]
     if [int(size) for size in table[:, 1]] != expected:
         raise DataError(
-            f"{path}: its streams hold {table[:, 1].tolist()} bytes, expected {expected} for "
+            f"{path}: its streams hold {told(table[:, 1].tolist())} bytes, expected {expected} for "
             f"{header.splats:,} splats of SH degree {header.degree}."
         )
     check_growth(path, "the streams' table", sum(expected), len(data))
@@ -147,7 +147,7 @@ def _streams(path: Path, data: bytes, header: Header) -> bytes:
             with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
                 parts.append(reader.read(size))
         except (zstandard.ZstdError, MemoryError) as error:
-            raise DataError(f"{path}: a zstd stream is damaged: {error}.") from error
+            raise DataError(f"{path}: a zstd stream is damaged: {told(error)}.") from error
     return b"".join(parts)
 
 

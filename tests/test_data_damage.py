@@ -70,3 +70,10 @@ def survives_damage(file, read):
 def test_cameras_beyond_float32_are_refused_and_named(tmp_path, odd):
     with pytest.raises(DataError, match=r"camera of a\.png lies beyond"):
         data.load(colmap_binary(tmp_path / "a", **odd))
+
+
+def test_a_name_that_no_file_can_have_is_a_missing_photo(tmp_path):
+    frames = nerfstudio(tmp_path / "a")
+    frames.write_text(frames.read_text().replace("images/1.png", f"images/{'9' * 5000}.png"))
+    dataset = data.load(tmp_path / "a")
+    assert len(dataset.views) == 2 and any("1 of 3 listed photos" in n for n in dataset.notes)

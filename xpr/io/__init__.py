@@ -96,7 +96,9 @@ def write(table: SplatTable, path: str | Path) -> None:
         raise UserError(f"{path}: this format is only read. Written are {', '.join(writable())}.")
     lost = losses(table, found)
     if lost:
-        raise UserError(f"{path} cannot hold {' and '.join(lost)}. xpr convert can drop that: --sh-degree, --drop-antialiased.")
+        raise UserError(
+            f"{path} cannot hold {' and '.join(lost)}. xpr convert can drop that: --sh-degree, --drop-antialiased."
+        )
     found.write(to_axes(table, found.axes or WORLD), path)
 
 

@@ -79,9 +79,9 @@ class Fields:
     def numbers(self, name: str, *, least: int = 0, most: int = 256) -> list[float]:
         """The list of finite numbers under `name`, from `least` to `most` long."""
         values = self.values.get(name)
-        if isinstance(values, list) and least <= len(values) <= most:
-            if all(_is_finite(value) for value in values):
-                return [float(value) for value in values]
+        fits = isinstance(values, list) and least <= len(values) <= most
+        if fits and all(_is_finite(value) for value in values):
+            return [float(value) for value in values]
         length = f"{least}" if least == most else f"{least} to {most}"
         raise self.wrong(name, f"a list of {length} numbers")
 

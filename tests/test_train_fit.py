@@ -17,12 +17,13 @@ from training_scenes import QUICK, dataset
 from xpr.errors import DataError, UserError
 from xpr.methods.gaussian3d import Gaussian3D
 from xpr.pipeline.capacity import Capacity
-from xpr.train import trainer as trainer_module
+from xpr.train import reserve, trainer as trainer_module
 from xpr.train.checkpoint import Checkpoints
 from xpr.train.config import TrainConfig
 from xpr.train.fit import fit
 from xpr.train.folder import RunFolder
 from xpr.train.step import compiled_step
+from xpr.train.trainer import Trainer
 
 PHOTOS = dataset()
 
@@ -242,3 +243,16 @@ def test_settings_that_cannot_be_are_named(change, words):
     """Before anything is loaded or written."""
     with pytest.raises(UserError, match=words):
         fit(PHOTOS, dataclasses.replace(QUICK, **change))
+
+
+def test_the_renderers_buffers_are_fitted_once_the_scene_has_its_splats(monkeypatch):
+    """What is reserved in vain is given back, and nothing overflows for it."""
+    monkeypatch.setattr(reserve, "WATCHED", 3)
+    roomy = Capacity(64, 1 << 14)
+    monkeypatch.setattr(trainer_module, "first_capacity", lambda *_: roomy)
+    config = dataclasses.replace(QUICK, steps=16, cap=48)
+    trainer = Trainer(PHOTOS, Gaussian3D, config)
+    pairs = [int(trainer.advance().overflow[0].intersections) for _ in range(6)]
+    trainer.close()
+    assert trainer.capacity.visible == roomy.visible
+    assert max(pairs) <= trainer.capacity.intersections < 4 * max(pairs)

@@ -1,5 +1,8 @@
 """xpr: a point-based differentiable renderer in JAX."""
 
+import importlib
+from types import ModuleType
+
 from xpr import lens as lens, methods as methods
 from xpr.arrays import rasterization as rasterization
 from xpr.camera import Camera as Camera
@@ -22,3 +25,11 @@ from xpr.types import (
     Vec2 as Vec2,
     Vec3 as Vec3,
 )
+
+_LAZY = ("data", "export", "io", "train")  # packages with heavy imports of their own
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _LAZY:
+        return importlib.import_module(f"xpr.{name}")
+    raise AttributeError(f"module 'xpr' has no attribute {name!r}")

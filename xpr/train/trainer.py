@@ -5,32 +5,27 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 import jax
 import numpy as np
 
-from xpr.camera import Camera
 from xpr.data.prefetch import Feed
 from xpr.pipeline.capacity import Capacity
-from xpr.pipeline.render import plan
 from xpr.train.config import TrainConfig
 from xpr.train.init import initial_scene
 from xpr.train.photo import Photo
+from xpr.train.reserve import Watch, first_capacity, grown
 from xpr.train.slots import compact
 from xpr.train.state import P, TrainState
 from xpr.train.step import Recipe, Report, compiled_step
-from xpr.types import Primitive, count
 
 if TYPE_CHECKING:
     from xpr.data import Dataset
-    from xpr.pipeline.capacity import Overflow
 
 logger = logging.getLogger("xpr.train")
 
-PLANNED_VIEWS = 8  # training views that the first capacity is planned from
-GROWTH = 2.0  # by how much the splats' boxes may grow, in pairs, until the renderer is re-planned
+SETTLING = 1 / 8  # of the run
 
 
 class Trainer(Generic[P]):
@@ -38,7 +33,7 @@ class Trainer(Generic[P]):
 
     Attributes:
       state: after the last step.
-      capacity: of the renderer; grows when a step overflows.
+      capacity: of the renderer; grows when a step overflows, and is fitted once.
       recipe: the numbers that every step follows.
       notes: what was odd, in words.
       seconds: spent in steps, over all the parts of a resumed run.
@@ -56,6 +51,7 @@ class Trainer(Generic[P]):
         self.recipe = Recipe.of(config, scene, dataset.extent)
         views = [dataset.views[i] for i in dataset.train]
         self.capacity = first_capacity(scene, [view.camera for view in views], config.cap)
+        self._watch = Watch()
         self._masked = any(view.mask_path is not None for view in views)
         self._feed = Feed(views, seed=config.seed)
 
@@ -92,8 +88,15 @@ class Trainer(Generic[P]):
                 break
             self.capacity = grown(self.capacity, report.overflow)
             self.say(f"step {self.done + 1}: the renderer was full; repeated with {self.capacity}.")
+        if self._has_settled(report):
+            self.capacity = self._watch.fitted(self.capacity, report.overflow)
         self.seconds += time.perf_counter() - start
         return report
+
+    def _has_settled(self, report: Report) -> bool:
+        """Whether all splats are there, and the first ones had time to shrink."""
+        config = self._config
+        return int(report.splats) == config.cap and self.done > SETTLING * config.steps
 
     def scene(self) -> P:
         """The living splats, as numpy arrays."""
@@ -104,6 +107,7 @@ class Trainer(Generic[P]):
         return {
             "feed": self._feed.state(),
             "capacity": dataclasses.asdict(self.capacity),
+            "watch": dataclasses.asdict(self._watch),
             "seconds": self.seconds,
             "notes": self.notes,
         }
@@ -112,6 +116,7 @@ class Trainer(Generic[P]):
         """Go on from a checkpoint."""
         self.state = state
         self.capacity = Capacity(**beside["capacity"])
+        self._watch = Watch(**beside["watch"])
         self.seconds, self.notes = beside["seconds"], list(beside["notes"])
         self._feed.restore(beside["feed"])
 
@@ -126,20 +131,3 @@ class Trainer(Generic[P]):
         if self._masked and mask is None:
             mask = np.ones(item.image.shape[:2], bool)  # one signature, hence one compilation
         return Photo(item.camera, item.image, mask)
-
-
-def first_capacity(scene: Primitive, cameras: Sequence[Camera], cap: int) -> Capacity:
-    """A capacity for the whole run, from the first scene: all slots visible, and room to grow."""
-    chosen = cameras[:: max(len(cameras) // PLANNED_VIEWS, 1)]
-    pairs = plan(scene, chosen).intersections
-    return Capacity.covering(cap, round(pairs * GROWTH * cap / count(scene)), headroom=1.0)
-
-
-def grown(capacity: Capacity, overflow: Sequence[Overflow]) -> Capacity:
-    """A capacity with head-room for what did not fit."""
-    needed = [each.needed() for each in overflow]
-    return Capacity.covering(
-        max(capacity.visible, *(need.visible for need in needed)),
-        max(capacity.intersections, *(need.intersections for need in needed)),
-        headroom=1.5,
-    )

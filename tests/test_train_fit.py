@@ -250,7 +250,7 @@ def test_the_renderers_buffers_are_fitted_once_the_scene_has_its_splats(monkeypa
     monkeypatch.setattr(reserve, "WATCHED", 3)
     roomy = Capacity(64, 1 << 14)
     monkeypatch.setattr(trainer_module, "first_capacity", lambda *_: roomy)
-    config = dataclasses.replace(QUICK, steps=16, cap=48)
+    config = dataclasses.replace(QUICK, steps=16, cap=24)  # fewer than there are points
     trainer = Trainer(PHOTOS, Gaussian3D, config)
     pairs = [int(trainer.advance().overflow[0].intersections) for _ in range(6)]
     trainer.close()

@@ -188,7 +188,13 @@ class Mass(NamedTuple):
 
 
 class Primitive(struct.PyTreeNode, abc.ABC):
-    """One optimisable primitive. A scene is the same class with a leading axis N."""
+    """One optimisable primitive. A scene is the same class with a leading axis N.
+
+    Attributes:
+      decaying: the fields whose learning rate decays over a run, usually the position.
+    """
+
+    decaying: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def project(self, camera: Camera) -> Projected:
@@ -213,7 +219,7 @@ class Primitive(struct.PyTreeNode, abc.ABC):
 
     @classmethod
     def learning_rates(cls, extent: float) -> Self:
-        """One rate per field, for a scene of this extent (world units)."""
+        """One rate per field, for a scene of this extent (world units), at the start of a run."""
         raise _untrainable(cls, "learning_rates")
 
     def mass(self) -> Mass:
@@ -227,6 +233,16 @@ class Primitive(struct.PyTreeNode, abc.ABC):
     def moved(self, offset: Array) -> Self:
         """This primitive, moved by `offset` [3] in world units."""
         raise _untrainable(type(self), "moved")
+
+    def active(self, degree: Array) -> Self:
+        """This primitive as the trainer shows it while it warms up.
+
+        Args:
+          degree: [] int, the highest harmonic band in use; it grows over a run. A method without
+            harmonics ignores it.
+        """
+        del degree
+        return self
 
 
 def _untrainable(cls: type, name: str) -> UserError:

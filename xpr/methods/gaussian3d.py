@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -125,6 +125,8 @@ class Gaussian3D(Primitive):
       eps2d: px^2 added to the projected variance. Static.
     """
 
+    decaying: ClassVar[tuple[str, ...]] = ("mean",)
+
     mean: Array
     quat: Array
     log_scale: Array
@@ -186,3 +188,8 @@ class Gaussian3D(Primitive):
     def moved(self, offset: Array) -> Gaussian3D:
         """Shifted by `offset` [3]."""
         return self.replace(mean=self.mean + offset)
+
+    def active(self, degree: Array) -> Gaussian3D:
+        """With the harmonics above `degree` left out."""
+        bands = jnp.array([sh.band_of(1 + i) for i in range(len(self.shN))], int)
+        return self.replace(shN=jnp.where(bands[:, None] <= degree, self.shN, 0))

@@ -1,0 +1,116 @@
+"""The folder of one run: where everything lies, and that no partial file passes for a whole one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Self
+
+from xpr.errors import DataError, UserError
+from xpr.files import atomic_write
+from xpr.train.config import TrainConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """config.json, metrics.jsonl, checkpoints/, point_cloud.ply, eval/, loss.png, summary.json."""
+
+    path: Path
+
+    @classmethod
+    def start(cls, path: Path, config: TrainConfig) -> Self:
+        """A folder for a new run.
+
+        Raises:
+          UserError: it holds a run already.
+        """
+        folder = cls(path)
+        if folder.config.exists():
+            raise UserError(
+                f"{path} holds a run already, expected a new folder. Continue it with --resume "
+                f"{path}, or give another --out."
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        folder.metrics.unlink(missing_ok=True)
+        config.save(folder.config)
+        return folder
+
+    @classmethod
+    def reopen(cls, path: Path, config: TrainConfig) -> Self:
+        """The folder of a run that is to go on.
+
+        Raises:
+          DataError: it holds no run.
+          UserError: its settings are others.
+        """
+        folder = cls(path)
+        saved, asked = (dataclasses.asdict(c) for c in (TrainConfig.load(folder.config), config))
+        for name, value in saved.items():
+            if value != asked[name]:
+                raise UserError(
+                    f"{name} is {asked[name]!r}, but the run in {path} has {value!r}. Resume with "
+                    "its own settings, or start a new run."
+                )
+        return folder
+
+    @property
+    def config(self) -> Path:
+        """The settings, reloadable by `TrainConfig.load`."""
+        return self.path / "config.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One line of JSON for each logged step."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """What `--resume` reads."""
+        return self.path / "checkpoints"
+
+    @property
+    def splats(self) -> Path:
+        """The trained scene."""
+        return self.path / "point_cloud.ply"
+
+    @property
+    def pictures(self) -> Path:
+        """Held-out views: truth | render | error."""
+        return self.path / "eval"
+
+    @property
+    def curve(self) -> Path:
+        """The loss over the steps."""
+        return self.path / "loss.png"
+
+    @property
+    def summary(self) -> Path:
+        """What the run came to."""
+        return self.path / "summary.json"
+
+    def log(self, line: dict[str, Any]) -> None:
+        """Append one line to the metrics."""
+        with self.metrics.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def logged(self) -> list[dict[str, Any]]:
+        """The lines of the metrics; a last line that a kill cut short is left out."""
+        if not self.metrics.exists():
+            return []
+        whole = self.metrics.read_text().splitlines(keepends=True)
+        try:
+            return [json.loads(line) for line in whole if line.endswith("\n")]
+        except ValueError as error:
+            raise DataError(f"{self.metrics} has a line that is no JSON: {error}.") from error
+
+    def rewind(self, step: int) -> None:
+        """Drop the metrics after `step`, which the run repeats from its checkpoint."""
+        kept = [line for line in self.logged() if line["step"] <= step]
+        with atomic_write(self.metrics) as partial:
+            partial.write_text("".join(json.dumps(line) + "\n" for line in kept))
+
+    def summarize(self, summary: dict[str, Any]) -> None:
+        """Write the summary."""
+        with atomic_write(self.summary) as partial:
+            partial.write_text(json.dumps(summary, indent=2) + "\n")

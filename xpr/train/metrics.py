@@ -1,0 +1,44 @@
+"""How close a picture is to the truth, and what it cost."""
+
+from __future__ import annotations
+
+import sys
+
+import jax
+import jax.numpy as jnp
+
+from xpr.train.loss import masked_mean
+
+Array = jax.Array
+
+PSNR_MAX = 100.0  # dB, of equal pictures
+
+
+def psnr(render: Array, target: Array, mask: Array | None = None) -> Array:
+    """Peak signal-to-noise ratio in dB, [], at most `PSNR_MAX`.
+
+    Args:
+      render: [H, W, C]; clipped to [0, 1], as a screen would.
+      target: [H, W, C] in [0, 1].
+      mask: [H, W] bool, False = ignore. Of all pixels if None.
+    """
+    error = masked_mean((jnp.clip(render, 0, 1) - target) ** 2, mask)
+    return -10 * jnp.log10(jnp.maximum(error, 10 ** (-PSNR_MAX / 10)))
+
+
+def rounded(image: Array) -> Array:
+    """The image as an 8-bit file would hold it, in [0, 1]."""
+    return jnp.round(jnp.clip(image, 0, 1) * 255) / 255
+
+
+def peak_memory() -> int:
+    """The largest amount of main memory that this process has held so far, in bytes.
+
+    0 on Windows, where the standard library does not tell.
+    """
+    try:
+        import resource
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

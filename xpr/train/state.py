@@ -1,0 +1,44 @@
+"""What a run is between two steps: one tree of arrays."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from xpr.train.optim import adam
+from xpr.train.slots import padded
+from xpr.types import Array, Primitive
+
+P = TypeVar("P", bound=Primitive)
+
+
+class TrainState(struct.PyTreeNode, Generic[P]):
+    """Everything that a step changes.
+
+    Attributes:
+      scene: [cap] primitives.
+      alive: [cap] bool, the slots in use.
+      moments: Adam's, of the same shape.
+      key: PRNG key of the run; every step derives its own from it.
+      step: [] int32, steps done.
+    """
+
+    scene: P
+    alive: Array
+    moments: optax.ScaleByAdamState
+    key: Array
+    step: Array
+
+    @classmethod
+    def start(cls, scene: P, cap: int, key: Array) -> TrainState[P]:
+        """The state before the first step, padded to `cap` slots."""
+        slots, alive = padded(scene, cap)
+        moments = adam.init(slots)
+        assert isinstance(moments, optax.ScaleByAdamState)
+        # A buffer of its own for every leaf: a donated one must not be given twice.
+        state = cls(slots, alive, moments, key, jnp.int32(0))
+        return jax.tree.map(lambda leaf: leaf.copy(), state)

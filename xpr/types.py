@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -87,11 +87,13 @@ class Hit(NamedTuple):
       alpha: opacity along the ray, at least 0; the pipeline clamps it (`Blend`).
       color: linear RGB.
       depth: distance from the camera; None stands for the splat's sort key.
+      features: further values to blend as the colour is, such as a normal.
     """
 
     alpha: Array
     color: Vec3
     depth: Array | None = None
+    features: tuple[Array, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,6 +235,18 @@ class Primitive(struct.PyTreeNode, abc.ABC):
     def moved(self, offset: Array) -> Self:
         """This primitive, moved by `offset` [3] in world units."""
         raise _untrainable(type(self), "moved")
+
+    def refreshed(self, cameras: Sequence[Camera]) -> Self:
+        """This primitive with what it keeps of the training views brought up to date.
+
+        The trainer calls it before the first step and whenever density control has run; nothing
+        of it is differentiated.
+
+        Args:
+          cameras: the training views, those of one size and lens in one batch (leading axis C).
+        """
+        del cameras
+        return self
 
     def active(self, degree: Array) -> Self:
         """This primitive as the trainer shows it while it warms up.

@@ -48,7 +48,7 @@ def render_with_gradients(case, data, backend):
     inputs = {key: data[key] for key in INPUTS}
     found, grads, overflow = run(inputs, (data["v_image"], data["v_alpha"]))
     assert not overflow.any()
-    return found, {key: np.asarray(grad) for key, grad in grads.items()}
+    return jax.tree.map(np.asarray, (found, grads))
 
 
 @pytest.mark.parametrize("backend", ["reference", "xla"])
@@ -60,6 +60,7 @@ def test_images_and_all_gradients_are_those_of_gsplat(bits, case, backend, share
     with jax.enable_x64(True) if bits == 64 else contextlib.nullcontext():
         data = load(shared, f"e2e_{case}", jnp.float64 if bits == 64 else jnp.float32)
         (image, alpha), grads = render_with_gradients(case, data, backend)
+        data = jax.tree.map(np.asarray, data)
     assert absolute(image[..., :3], data["image"]) < image_tolerance
     assert absolute(image[..., 3:], data["depth"]) < image_tolerance
     assert absolute(alpha, data["alpha"]) < image_tolerance

@@ -1,6 +1,7 @@
 """xpr: a point-based differentiable renderer in JAX."""
 
 from xpr import lens as lens, methods as methods
+from xpr.arrays import rasterization as rasterization
 from xpr.camera import Camera as Camera
 from xpr.errors import (
     CapacityError as CapacityError,
@@ -10,7 +11,6 @@ from xpr.errors import (
 from xpr.pipeline.capacity import Capacity as Capacity
 from xpr.pipeline.render import Output as Output, plan as plan, render as render
 from xpr.pipeline.settings import Settings as Settings
-from xpr.arrays import rasterization as rasterization
 from xpr.types import (
     Blend as Blend,
     Hit as Hit,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from xpr.errors import expect_shape
+from xpr.errors import UserError, expect_shape
 from xpr.lens import Lens, Pinhole
 from xpr.math import inverse_3x3
 from xpr.types import Array, Ray, Vec2, Vec3
@@ -56,8 +56,15 @@ class Camera(struct.PyTreeNode):
 
     def sees(self, point: Array) -> Array:
         """Whether a point [3] in the camera frame can have an image (in the picture or not)."""
-        near_enough = jnp.abs(point[2]) < self.far
+        near_enough = self.depth(point) < self.far
         return self.lens.sees(point, self.distortion, self.near) & near_enough
+
+    def depth(self, point: Array) -> Array:
+        """[] what grows along every ray that leaves the lens, for a point [3], camera frame.
+
+        It is z; where a lens sees points behind its plane as well, |z|.
+        """
+        return jnp.abs(point[2]) if self.lens.sees_behind else point[2]
 
     def linearization_point(self, point: Array) -> Array:
         """Where 3DGS takes the lens's Jacobian for a splat at `point` [3], camera frame.
@@ -93,8 +100,9 @@ class Camera(struct.PyTreeNode):
 
     def resized(self, width: int, height: int) -> Camera:
         """The same view at another resolution: intrinsics scaled by the true W'/W and H'/H."""
-        scale = jnp.array([width / self.width, height / self.height, 1.0], self.K.dtype)
-        return self.replace(K=self.K * scale[:, None], width=width, height=height)
+        K = jnp.asarray(self.K)
+        scale = jnp.array([width / self.width, height / self.height, 1.0], K.dtype)
+        return self.replace(K=K * scale[:, None], width=width, height=height)
 
     def check(self) -> None:
         """Refuse wrong shapes, at trace time.
@@ -105,3 +113,7 @@ class Camera(struct.PyTreeNode):
         expect_shape("camera.viewmat", self.viewmat, (4, 4), "It maps world to camera (OpenCV).")
         expect_shape("camera.K", self.K, (3, 3), "Intrinsics in pixels, without distortion.")
         self.lens.check(self.distortion)
+        if min(self.width, self.height) < 1:
+            raise UserError(
+                f"the camera's image is {self.width} x {self.height} px, expected at least 1 x 1."
+            )

@@ -31,10 +31,12 @@ class Lens(abc.ABC):
       coefficients: names of the distortion coefficients, in order.
       perspective: whether straight lines stay (nearly) straight and z > 0 is the visible side;
         3DGS then limits its linearisation to the field of view.
+      sees_behind: whether points with z < 0 have an image beside those with z > 0.
     """
 
     coefficients: ClassVar[tuple[str, ...]] = ()
     perspective: ClassVar[bool] = True
+    sees_behind: ClassVar[bool] = False
 
     @abc.abstractmethod
     def distort(self, point: Array, k: Array) -> Array:
@@ -101,7 +103,7 @@ class Orthographic(Lens):
 class OpenCV(Lens):
     """OpenCV's pinhole with rational radial, tangential and thin-prism distortion."""
 
-    coefficients: ClassVar[tuple[str, ...]] = tuple("k1 k2 p1 p2 k3 k4 k5 k6 s1 s2 s3 s4".split())
+    coefficients: ClassVar[tuple[str, ...]] = tuple(["k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6", "s1", "s2", "s3", "s4"])
 
     def distort(self, point: Array, k: Array) -> Array:
         """The distorted x/z, y/z."""
@@ -145,6 +147,7 @@ class OpenCVFisheye(Lens):
 
     coefficients: ClassVar[tuple[str, ...]] = ("k1", "k2", "k3", "k4")
     perspective: ClassVar[bool] = False
+    sees_behind: ClassVar[bool] = True
 
     def distort(self, point: Array, k: Array) -> Array:
         """theta (1 + k1 theta^2 + ...) away from the axis."""

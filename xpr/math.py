@@ -18,8 +18,8 @@ def safe_norm(v: Array) -> Array:
 def normalize(v: Array) -> Array:
     """Unit vector over the last axis; a zero vector stays zero, with gradient zero. [..., n]."""
     squared = jnp.sum(v * v, axis=-1, keepdims=True)
-    positive = squared > 0
-    return jnp.where(positive, v * jax.lax.rsqrt(jnp.where(positive, squared, 1)), 0)
+    zero = squared == 0
+    return jnp.where(zero, 0, v * jax.lax.rsqrt(jnp.where(zero, 1, squared)))
 
 
 def quat_to_rotation(quat: Array) -> Array:

@@ -95,3 +95,12 @@ def _band_4(x: Array, y: Array, z: Array) -> list[Array]:
 def evaluate(sh: Array, direction: Array) -> Array:
     """The colour that coefficients `sh` [K, 3] give in a unit direction [3], without offset. [3]."""
     return basis(direction, degree_of(sh.shape[0])) @ sh
+
+
+def color(sh: Array, direction: Array) -> Array:
+    """The linear RGB of 3DGS: that of `evaluate` plus 0.5, at least 0. [3].
+
+    What is not finite stays so: -inf must not pass for black, its gradients are NaN.
+    """
+    rgb = evaluate(sh, direction) + 0.5
+    return jnp.where((rgb < 0) & jnp.isfinite(rgb), 0, rgb)

@@ -23,7 +23,7 @@ def view_color(sh0: Array, shN: Array, mean: Array, camera: Camera) -> Array:
       [3] linear RGB, at least 0.
     """
     direction = normalize(mean - camera.position)
-    return jnp.maximum(sh.evaluate(jnp.concatenate([sh0, shN]), direction) + 0.5, 0)
+    return sh.color(jnp.concatenate([sh0, shN]), direction)
 
 
 def harmonics(colors: Array, degree: int) -> tuple[Array, Array]:

@@ -86,8 +86,7 @@ def splat(gaussian: Gaussian, camera: Camera, *, eps2d: float, antialiased: bool
     # At the border of the box, `reach` sigmas out, alpha falls to alpha_min.
     reach = jnp.sqrt(2 * jnp.log(jnp.maximum(opacity / EllipseSplat.blend.alpha_min, 1)))
     extent = jnp.where(seen, reach * jnp.sqrt(jnp.stack([xx, yy])), 0)
-    # Along one ray |z| grows with distance, behind the plane of a fisheye as well.
-    return Projected(record, camera.to_pixel(point), extent, depth=jnp.abs(point[2]))
+    return Projected(record, camera.to_pixel(point), extent, depth=camera.depth(point))
 
 
 class Gaussian3D(RawGaussian):

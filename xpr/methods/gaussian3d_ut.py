@@ -139,7 +139,7 @@ class Gaussian3DUT(RawGaussian):
         center, extent = box(mean - half, mean + half, landing, camera)
         there = camera.to_camera(gaussian.mean)
         kept = camera.sees(there) & jnp.any(landing.within(camera, MARGIN)) & (reach > 0)
-        return center, jnp.where(kept, extent, 0), jnp.abs(there[2])
+        return center, jnp.where(kept, extent, 0), camera.depth(there)
 
 
 def _cross(a: Vec3, b: Vec3) -> Vec3:

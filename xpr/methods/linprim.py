@@ -129,7 +129,7 @@ class LinPrim(Primitive, abc.ABC):
         center, extent = box(low - BLUR, high + BLUR, landing, camera)
         there = camera.to_camera(self.mean)
         return Projected(
-            record, center, jnp.where(camera.sees(there), extent, 0), jnp.abs(there[2])
+            record, center, jnp.where(camera.sees(there), extent, 0), camera.depth(there)
         )
 
     @classmethod

@@ -56,8 +56,11 @@ class Anatomy:
     def respond(self, splat: Splat, ray: Ray) -> tuple[Array, tuple[Array, ...]]:
         """Alpha and the varying channels of one hit."""
         hit = splat.evaluate(ray)
-        channels = _channels(hit)
-        return hit.alpha, tuple(channels[i] for i in self.varying)
+        channels, shape = _channels(hit), ray.pixel.x.shape
+        alpha, *moving = (
+            jnp.broadcast_to(x, shape) for x in (hit.alpha, *(channels[i] for i in self.varying))
+        )
+        return alpha, tuple(moving)
 
 
 def anatomy(splats: Splat) -> Anatomy:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xpr.pipeline.capacity import Count
 from xpr.pipeline.grid import Grid
 from xpr.types import Array, Splat, Vec2
 
@@ -57,27 +56,25 @@ def rectangles(low: Array, high: Array, valid: Array, grid: Grid) -> Rectangles:
     return Rectangles(x0, y0, jnp.where(valid, x1, x0), jnp.where(valid, y1, y0))
 
 
-def pair(splats: Splat, boxes: Rectangles, grid: Grid, capacity: int) -> tuple[Pairs, Count]:
+def pair(splats: Splat, boxes: Rectangles, grid: Grid, capacity: int) -> Pairs:
     """Expand boxes to pairs, leave out tiles the splat misses, and sort.
 
     Args:
       splats: leaves [V], nearest first.
       boxes: their tiles.
       grid: the tiles.
-      capacity: M, the number of pairs reserved.
-
-    Returns:
-      The pairs, and how many the boxes need; what goes beyond `capacity` is left out.
+      capacity: M, the number of pairs reserved; what goes beyond it is left out.
     """
     rank, column, row, valid = _expand(boxes, capacity)
     size = grid.tile_size
     low = Vec2(column * size + 0.5, row * size + 0.5)
     high = Vec2(low.x + (size - 1), low.y + (size - 1))
     bound = _gather(splats, rank).tile_bound(*_as(jax.tree.leaves(splats)[0].dtype, low, high))
-    touches = valid & (bound >= BOUND_SLACK * splats.blend.alpha_min)
+    # A bound that is not a number leaves out nothing.
+    touches = valid & ~(bound < BOUND_SLACK * splats.blend.alpha_min)
     tile = row * grid.shape[1] + column
     ids, starts = _sort(tile, rank, touches, grid.tiles, len(boxes.x0))
-    return Pairs(ids, starts), Count.total(boxes.counts)
+    return Pairs(ids, starts)
 
 
 def _expand(boxes: Rectangles, capacity: int) -> tuple[Array, Array, Array, Array]:

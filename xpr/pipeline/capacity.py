@@ -8,9 +8,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xpr.errors import CapacityError
+from xpr.errors import CapacityError, UserError
 
 Array = jax.Array
+
+LARGEST = 2**31 - 1  # entries of one buffer: its indices are int32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,15 +22,32 @@ class Capacity:
     Attributes:
       visible: splats kept after culling.
       intersections: (tile, splat) pairs over the whole image.
+
+    Raises:
+      UserError: a size that no buffer can have.
     """
 
     visible: int
     intersections: int
 
+    def __post_init__(self) -> None:
+        for name, size in dataclasses.asdict(self).items():
+            if not 1 <= size <= LARGEST:
+                raise UserError(
+                    f"capacity.{name} is {size:,}, expected 1 to {LARGEST:,}. "
+                    "Let xpr.plan(scene, cameras) choose."
+                )
+
     @classmethod
     def covering(cls, visible: int, intersections: int, *, headroom: float = 1.25) -> Capacity:
-        """Powers of two with headroom, so that a growing scene seldom recompiles."""
-        return cls(*(_next_power_of_two(headroom * n) for n in (visible, intersections)))
+        """Powers of two with headroom, so that a growing scene seldom recompiles.
+
+        Raises:
+          CapacityError: more than any buffer holds.
+        """
+        _refuse_too_many(visible, intersections)
+        rounded = (_next_power_of_two(headroom * n) for n in (visible, intersections))
+        return cls(*(min(n, LARGEST) for n in rounded))
 
 
 class Count(NamedTuple):
@@ -66,8 +85,14 @@ class Overflow(NamedTuple):
     any: Array
 
     def needed(self) -> Capacity:
-        """The smallest capacity that would do. Blocks; reads a batch's largest numbers."""
-        return Capacity(_largest(self.visible), _largest(self.intersections))
+        """The smallest capacity that would do. Blocks; reads a batch's largest numbers.
+
+        Raises:
+          CapacityError: more than any buffer holds.
+        """
+        sizes = self._largest()
+        _refuse_too_many(**sizes)
+        return Capacity(**{name: max(size, 1) for name, size in sizes.items()})
 
     def check(self, capacity: Capacity) -> None:
         """Raise on the host if anything was dropped. Blocks until the image is ready.
@@ -77,7 +102,7 @@ class Overflow(NamedTuple):
         """
         if not bool(jnp.any(self.any)):
             return
-        have, need = dataclasses.asdict(capacity), dataclasses.asdict(self.needed())
+        have, need = dataclasses.asdict(capacity), self._largest()
         told = ", ".join(
             f"{k}: {have[k]:,} reserved, {need[k]:,} needed" for k in have if need[k] > have[k]
         )
@@ -87,10 +112,23 @@ class Overflow(NamedTuple):
             "or let xpr.plan(scene, cameras) choose."
         )
 
+    def _largest(self) -> dict[str, int]:
+        counts = {"visible": self.visible, "intersections": self.intersections}
+        return {name: _largest(count) for name, count in counts.items()}
+
 
 def _largest(count: Count) -> int:
     pairs = zip(count.high.ravel().tolist(), count.low.ravel().tolist(), strict=True)
     return max((high << 32) + low for high, low in pairs)
+
+
+def _refuse_too_many(visible: int, intersections: int) -> None:
+    if max(visible, intersections) > LARGEST:
+        raise CapacityError(
+            f"the image needs {visible:,} visible splats and {intersections:,} (tile, splat) "
+            f"pairs, at most {LARGEST:,} can be indexed. Render it in parts (smaller cameras with "
+            "shifted principal points), or with a larger Settings.tile_size."
+        )
 
 
 def _next_power_of_two(n: float) -> int:

@@ -47,14 +47,15 @@ def project(scene: Primitive, camera: Camera) -> Projected:
 def survey(scene: Primitive, camera: Camera, alive: Array | None = None) -> Survey:
     """Project everything and keep what has a place in the image.
 
-    A primitive whose record is not finite anywhere is not seen: one bad splat spoils nothing.
+    A primitive with anything not finite in its record, or so large that its square is not, is
+    not seen: one bad splat spoils no other's gradient.
     """
     projected = project(*jax.lax.stop_gradient((scene, camera)))
     low, high = projected.center - projected.extent, projected.center + projected.extent
     size = jnp.array([camera.width, camera.height], low.dtype)
     seen = jnp.all((projected.extent > 0) & (high > 0) & (low < size), axis=-1)
     for leaf in jax.tree.leaves(projected):
-        seen &= jnp.all(jnp.isfinite(leaf).reshape(leaf.shape[0], -1), axis=-1)
+        seen &= jnp.all(jnp.isfinite(leaf * leaf), axis=tuple(range(1, leaf.ndim)))
     return Survey(low, high, projected.depth, seen if alive is None else seen & alive)
 
 

@@ -10,14 +10,15 @@ import jax.numpy as jnp
 from flax import struct
 
 from xpr.camera import Camera
-from xpr.errors import UserError, expect_shape
+from xpr.errors import UserError
 from xpr.pipeline import backends
+from xpr.pipeline.admit import admit, admit_extras
 from xpr.pipeline.anatomy import anatomy
 from xpr.pipeline.bin import pair, rectangles
 from xpr.pipeline.capacity import Capacity, Count, Overflow
 from xpr.pipeline.frame import Frame
 from xpr.pipeline.grid import Grid
-from xpr.pipeline.order import front_to_back, gather, project, survey
+from xpr.pipeline.order import Survey, front_to_back, gather, project, survey
 from xpr.pipeline.settings import Settings
 from xpr.types import Array, Primitive, count
 
@@ -75,14 +76,14 @@ def render(
       settings: tile size and batching; by default the measured ones of this platform.
 
     Raises:
-      UserError: a wrong shape or backend, or no capacity under `jax.jit`.
+      UserError: a wrong shape, dtype or backend, or no capacity under `jax.jit`.
+      CapacityError: the image needs more pairs than can be counted in 31 bits.
     """
     settings = settings or Settings.for_this_machine()
-    _check(scene, camera, features)
+    scene, camera = admit(scene, camera)
+    background, features, alive = admit_extras(scene, camera, background, features, alive)
     if capacity is None:
         capacity = _planned(scene, camera, alive, settings)
-    if background is None:
-        background = jnp.zeros(3, camera.K.dtype)
     run = partial(_render, capacity=capacity, backend=backend, settings=settings)
     if camera.viewmat.ndim == 3:
         backgrounds = jnp.broadcast_to(background, (len(camera.viewmat), 3))
@@ -106,11 +107,15 @@ def plan(
       cameras: one view, a batch with a leading axis, or a sequence of either.
       alive: [N] bool.
       settings: must be those that the rendering uses.
+
+    Raises:
+      UserError: a wrong shape or dtype.
+      CapacityError: a view needs more pairs than can be counted in 31 bits.
     """
     settings = settings or Settings.for_this_machine()
     visible = pairs = 0
-    for camera in _views(cameras):
-        needs = _needs(scene, camera, alive, settings)
+    for view in _views(cameras):
+        needs = _needs(*admit(scene, view), alive, settings)
         visible, pairs = max(visible, int(needs[0])), max(pairs, int(needs[1]))
     return Capacity.covering(visible, pairs)
 
@@ -127,14 +132,18 @@ def _render(
     backend: str,
     settings: Settings,
 ) -> Output:
+    if count(scene) == 0:
+        return _nothing(camera, background, features)
     grid = Grid(camera.width, camera.height, settings.tile_size)
     found = survey(scene, camera, alive)
+    visible, intersections = _demand(found, grid)
     order = front_to_back(found.depth, found.seen, min(capacity.visible, count(scene)))
     boxes = rectangles(found.low[order.index], found.high[order.index], order.valid, grid)
     near, camera = gather(scene, camera, order)
     projected = project(near, camera)
+    parts = anatomy(projected.splat)
     splats = jax.lax.stop_gradient(projected.splat)
-    pairs, intersections = pair(splats, boxes, grid, capacity.intersections)
+    pairs = pair(splats, boxes, grid, capacity.intersections)
     extra = jnp.zeros((count(scene), 0), projected.depth.dtype) if features is None else features
     frame = Frame(
         projected.splat,
@@ -144,11 +153,10 @@ def _render(
         pairs,
         camera,
         grid,
-        anatomy(projected.splat),
+        parts,
         settings,
     )
     layers = backends.composite(frame, backend)
-    visible = Count.total(found.seen)
     full = visible.exceeds(capacity.visible) | intersections.exceeds(capacity.intersections)
     return Output(
         color=layers.color + layers.transmittance[..., None] * background,
@@ -159,24 +167,43 @@ def _render(
     )
 
 
+def _nothing(camera: Camera, background: Array, features: Array | None) -> Output:
+    """The image of a scene without primitives."""
+    blank = jnp.zeros((camera.height, camera.width), background.dtype)
+    none = Count.total(jnp.zeros(1, jnp.uint32))
+    return Output(
+        color=blank[..., None] + background,
+        alpha=blank,
+        depth=blank,
+        features=None if features is None else jnp.zeros((*blank.shape, features.shape[1])),
+        overflow=Overflow(none, none, jnp.array(False)),
+    )
+
+
 @partial(jax.jit, static_argnames="settings")
 def _needs(
     scene: Primitive, camera: Camera, alive: Array | None, settings: Settings
 ) -> tuple[Count, Count]:
     found = survey(scene, camera, alive)
-    grid = Grid(camera.width, camera.height, settings.tile_size)
+    return _demand(found, Grid(camera.width, camera.height, settings.tile_size))
+
+
+def _demand(found: Survey, grid: Grid) -> tuple[Count, Count]:
+    """How many splats are visible, and how many (tile, splat) pairs their boxes make."""
     boxes = rectangles(found.low, found.high, found.seen, grid)
     return Count.total(found.seen), Count.total(boxes.counts)
 
 
 def _planned(scene: Primitive, camera: Camera, alive: Array | None, settings: Settings) -> Capacity:
-    concrete = jax.lax.stop_gradient((scene, camera, alive))
-    if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(concrete)):
+    # Under jax.grad alone the values are known; under jax.jit or jax.vmap they are not.
+    scene, camera = jax.lax.stop_gradient((scene, camera))
+    try:
+        return plan(scene, camera, alive=alive, settings=settings)
+    except jax.errors.ConcretizationTypeError:
         raise UserError(
-            "render needs a capacity under jax.jit: buffers are sized before values are known. "
-            "Give capacity=xpr.plan(scene, cameras), computed outside."
-        )
-    return plan(*concrete[:2], alive=concrete[2], settings=settings)
+            "render needs a capacity under jax.jit and jax.vmap: buffers are sized before values "
+            "are known. Give capacity=xpr.plan(scene, cameras), computed outside."
+        ) from None
 
 
 def _views(cameras: Camera | Sequence[Camera]) -> Iterable[Camera]:
@@ -188,18 +215,3 @@ def _views(cameras: Camera | Sequence[Camera]) -> Iterable[Camera]:
             yield jax.tree.map(lambda leaf, i=i: leaf[i], cameras)
     else:
         yield cameras
-
-
-def _check(scene: Primitive, camera: Camera, features: Array | None) -> None:
-    one = camera
-    if camera.viewmat.ndim == 3:
-        lead = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(camera)}
-        if len(lead) != 1:
-            raise UserError(
-                f"a batch of cameras has leading axes {sorted(lead)}, expected one length C on "
-                "viewmat, K and distortion alike."
-            )
-        one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), camera)
-    one.check()
-    if features is not None:
-        expect_shape("features", features, (count(scene), "F"), "One row per primitive.")

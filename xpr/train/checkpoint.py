@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -80,14 +81,14 @@ class Checkpoints:
         step = self.latest
         if step is None:
             raise DataError(f"{self._folder} holds no complete checkpoint. Train anew.")
-        meta = self._manager.restore(step, args=ocp.args.Composite(meta=ocp.args.JsonRestore()))
-        self._check(step, meta.meta, template)
+        meta = self._restore(step, meta=ocp.args.JsonRestore())["meta"]
+        self._check(step, meta, template)
         wanted = jax.tree.map(ocp.utils.to_shape_dtype_struct, _plain(template))
-        found = self._manager.restore(
-            step, args=ocp.args.Composite(state=ocp.args.StandardRestore(wanted))
-        )
-        key = jax.random.wrap_key_data(found.state.key)
-        return found.state.replace(key=key), meta.meta["beside"]
+        found = self._restore(step, state=ocp.args.StandardRestore(wanted))["state"]
+        return found.replace(key=jax.random.wrap_key_data(found.key)), meta["beside"]
+
+    def _restore(self, step: int, **items: Any) -> Mapping[str, Any]:
+        return self._manager.restore(step, args=ocp.args.Composite(**items))
 
     def _check(self, step: int, meta: dict[str, Any], template: TrainState[P]) -> None:
         where = f"the checkpoint of step {step} in {self._folder}"

@@ -76,54 +76,6 @@ class Evaluation:
         return {"psnr": self.psnr, "ssim": self.ssim, **dataclasses.asdict(self)}
 
 
-class Evaluator:
-    """Renders and scores views. One compilation for each size and lens of the photos.
-
-    Attributes:
-      compiled: the function that renders and scores one view.
-    """
-
-    def __init__(self) -> None:
-        self.compiled = Compiled(_judge, static_argnames="capacity")
-
-    def __call__(
-        self, scene: Primitive, dataset: Dataset, *, show: Show | None = None
-    ) -> Evaluation:
-        """Score the held-out views of a dataset.
-
-        Transparent photos are seen over white if they are Blender's, as is the custom, else over
-        black.
-
-        Args:
-          scene: [N] primitives.
-          dataset: its test views are used.
-          show: called with each view's name, truth and picture, uint8 [H, W, 3].
-        """
-        start = time.perf_counter()
-        views = [dataset.views[i] for i in dataset.test]
-        grey = WHITE if dataset.format == "blender" else BLACK
-        scores, transparent = [], False
-        capacity = plan(scene, [view.camera for view in views])
-        for view in views:
-            photo = Photo(view.camera, jnp.asarray(view.image()), view.mask())
-            transparent |= photo.transparent
-            judged = self.compiled(scene, photo, flat(grey), capacity=capacity)
-            scores.append(Score(view.name, float(judged.psnr), float(judged.ssim)))
-            if show is not None:
-                show(view.name, np.asarray(judged.truth), np.asarray(judged.picture))
-        return Evaluation(
-            scores=tuple(scores),
-            split=dataset.split,
-            resolution=_resolution(views),
-            image_source=dataset.image_source,
-            splats=count(scene),
-            rounding="uint8",
-            background=grey if transparent else None,
-            seconds=time.perf_counter() - start,
-            peak_memory=peak_memory(),
-        )
-
-
 class Judged(NamedTuple):
     """One view: PSNR [], SSIM [], and the truth and the picture, uint8 [H, W, 3]."""
 
@@ -141,6 +93,45 @@ def _judge(scene: Primitive, photo: Photo, background: Array, *, capacity: Capac
         ssim=ssim(picture, truth, photo.mask),
         truth=jnp.round(truth * 255).astype(jnp.uint8),
         picture=jnp.round(picture * 255).astype(jnp.uint8),
+    )
+
+
+judge = Compiled(_judge, static_argnames="capacity")  # once for each size and lens of the photos
+
+
+def evaluate(scene: Primitive, dataset: Dataset, *, show: Show | None = None) -> Evaluation:
+    """Score the held-out views of a dataset.
+
+    Transparent photos are seen over white if they are Blender's, as is the custom, else over
+    black.
+
+    Args:
+      scene: [N] primitives.
+      dataset: its test views are used.
+      show: called with each view's name, truth and picture, uint8 [H, W, 3].
+    """
+    start = time.perf_counter()
+    views = [dataset.views[i] for i in dataset.test]
+    grey = WHITE if dataset.format == "blender" else BLACK
+    scores, transparent = [], False
+    capacity = plan(scene, [view.camera for view in views])
+    for view in views:
+        photo = Photo(view.camera, jnp.asarray(view.image()), view.mask())
+        transparent |= photo.transparent
+        judged = judge(scene, photo, flat(grey), capacity=capacity)
+        scores.append(Score(view.name, float(judged.psnr), float(judged.ssim)))
+        if show is not None:
+            show(view.name, np.asarray(judged.truth), np.asarray(judged.picture))
+    return Evaluation(
+        scores=tuple(scores),
+        split=dataset.split,
+        resolution=_resolution(views),
+        image_source=dataset.image_source,
+        splats=count(scene),
+        rounding="uint8",
+        background=grey if transparent else None,
+        seconds=time.perf_counter() - start,
+        peak_memory=peak_memory(),
     )
 
 

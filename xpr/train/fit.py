@@ -17,7 +17,7 @@ from xpr.errors import UserError
 from xpr.train.checkpoint import Checkpoints
 from xpr.train.config import TrainConfig
 from xpr.train.curve import save_curve
-from xpr.train.evaluate import Evaluation, Evaluator
+from xpr.train.evaluate import Evaluation, evaluate, judge
 from xpr.train.folder import RunFolder
 from xpr.train.interrupt import interruptible
 from xpr.train.metrics import peak_memory
@@ -172,15 +172,15 @@ class Run:
         """Score the scene and write what the run came to."""
         trainer, scene = self._trainer, self._trainer.scene()
         seconds = time.perf_counter() - self._began
-        evaluator = Evaluator()
-        evaluation = evaluator(jax.device_put(scene), dataset, show=self._show)
+        before = judge.compilations
+        evaluation = evaluate(jax.device_put(scene), dataset, show=self._show)
         result = Result(
             scene=scene,
             evaluation=evaluation,
             step=trainer.done,
             seconds=trainer.seconds,
             waiting=trainer.waited / seconds,
-            compilations=trainer.step.compilations + evaluator.compiled.compilations,
+            compilations=trainer.compilations + judge.compilations - before,
             peak_memory=peak_memory(),
             notes=(*dataset.notes, *trainer.notes),
             out=None if self._folder is None else self._folder.path,

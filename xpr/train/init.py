@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from xpr.errors import DataError
 from xpr.train.config import TrainConfig
@@ -72,7 +72,7 @@ def spacing(positions: np.ndarray, *, lone: float = 1.0) -> np.ndarray:
     if neighbours < 1:
         return np.full(len(positions), max(lone, MIN_SPACING), np.float32)
     # The nearest one is the point itself (or another at its place).
-    distance, _ = cKDTree(positions).query(positions, k=neighbours + 1)
+    distance, _ = KDTree(positions).query(positions, k=neighbours + 1)
     mean_square = np.mean(distance[:, 1:] ** 2, axis=1)
     return np.maximum(np.sqrt(mean_square), MIN_SPACING).astype(np.float32)
 

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import linear_call
+from jax.typing import ArrayLike
 
 Array = jax.Array
 
 RADIUS = 5  # px: the window is 11x11
 SIGMA = 1.5  # px
 C1, C2 = 0.01**2, 0.03**2  # for images in [0, 1]
-
 
 
 def _window() -> tuple[float, ...]:
@@ -34,12 +34,12 @@ def _window() -> tuple[float, ...]:
 WINDOW = _window()
 
 
-def l1(render: Array, target: Array, mask: Array | None = None) -> Array:
+def l1(render: Array, target: Array, mask: Array | np.ndarray | None = None) -> Array:
     """Mean absolute difference of two images [H, W, C] over the pixels of `mask` [H, W]. []."""
     return masked_mean(jnp.abs(render - target), mask)
 
 
-def ssim(render: Array, target: Array, mask: Array | None = None) -> Array:
+def ssim(render: Array, target: Array, mask: Array | np.ndarray | None = None) -> Array:
     """Structural similarity of two images, in [-1, 1].
 
     Args:
@@ -54,17 +54,22 @@ def ssim(render: Array, target: Array, mask: Array | None = None) -> Array:
     if mask is not None:
         render, target = (jnp.where(mask[..., None], image, 0) for image in (render, target))
     a, b = (jnp.moveaxis(image, -1, 0) for image in (render, target))
-    moments = _blur(jnp.concatenate([a, b, a * a + b * b, a * b]))
-    mean_a, mean_b, squares, product = jnp.split(moments, 4)
-    means = mean_a * mean_b
-    square_means = mean_a * mean_a + mean_b * mean_b
-    luminance = (2 * means + C1) / (square_means + C1)
-    contrast = (2 * (product - means) + C2) / (squares - square_means + C2)
+    # With s = a + b and d = a - b, 2 cov(a, b) + var(a) + var(b) = var(s), and d is small where it
+    # counts: each factor is 1 minus a share of d, and float32 does not cancel.
+    planes = jnp.concatenate([a + b, a - b, (a + b) ** 2, (a - b) ** 2])
+    sum_mean, mean, sum_square, square = jnp.split(_blur(planes), 4)
+    sum_variance, variance = sum_square - sum_mean**2, square - mean**2
+    luminance = 1 - 2 * mean**2 / (sum_mean**2 + mean**2 + 2 * C1)
+    contrast = 1 - 2 * variance / (sum_variance + variance + 2 * C2)
     return masked_mean(jnp.moveaxis(luminance * contrast, 0, -1), mask)
 
 
 def photometric_loss(
-    render: Array, target: Array, mask: Array | None = None, *, ssim_weight: float = 0.2
+    render: Array,
+    target: Array,
+    mask: Array | np.ndarray | None = None,
+    *,
+    ssim_weight: ArrayLike = 0.2,
 ) -> Array:
     """(1 - w) L1 + w (1 - SSIM), the loss of 3DGS. [].
 
@@ -75,10 +80,11 @@ def photometric_loss(
       ssim_weight: w, in [0, 1].
     """
     difference = l1(render, target, mask)
-    return (1 - ssim_weight) * difference + ssim_weight * (1 - ssim(render, target, mask))
+    weight = jnp.asarray(ssim_weight, difference.dtype)
+    return (1 - weight) * difference + weight * (1 - ssim(render, target, mask))
 
 
-def masked_mean(values: Array, mask: Array | None) -> Array:
+def masked_mean(values: Array, mask: Array | np.ndarray | None) -> Array:
     """The mean of [H, W, C] over the pixels of a mask [H, W] bool; an empty mask gives 0. []."""
     if mask is None:
         return jnp.mean(values)

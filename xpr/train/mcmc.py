@@ -6,15 +6,15 @@ the newcomers so that the picture stays; noise makes the positions explore.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
-from xpr.train.config import FULL_RUN, TrainConfig
+from xpr.train.config import FULL_RUN
 from xpr.train.sampling import draw
 from xpr.train.slots import all_finite, take, where
 from xpr.types import Array, Mass, Primitive
@@ -32,8 +32,7 @@ NODES = 0.2 * np.arange(32)
 WEIGHTS = 0.2 / math.sqrt(math.pi) * np.where(NODES == 0, 1, 2)
 
 
-@dataclasses.dataclass(frozen=True)
-class Schedule:
+class Schedule(NamedTuple):
     """When the splats are redistributed: after every `every`-th step from `start` to `stop`."""
 
     start: int
@@ -69,7 +68,7 @@ class Refined(NamedTuple):
     stalled: Array
 
 
-def refine(scene: P, alive: Array, key: Array, min_opacity: float) -> Refined:
+def refine(scene: Primitive, alive: Array, key: Array, min_opacity: ArrayLike) -> Refined:
     """Relocate the faded splats and add 5 %, each onto a splat drawn by its opacity.
 
     Args:
@@ -113,14 +112,14 @@ def split(opacity: Array, copies: Array) -> tuple[Array, Array]:
       [N] the opacity of each copy, and [N] the factor of its size.
     """
     shared = -jnp.expm1(jnp.log1p(-opacity) / copies)
-    bell = jnp.exp(-jnp.asarray(NODES, opacity.dtype) ** 2)
+    bell = jnp.exp(-(jnp.asarray(NODES, opacity.dtype) ** 2))
     passed = jnp.log1p(-shared[:, None] * bell)
     line = -jnp.expm1(copies[:, None] * passed) @ jnp.asarray(WEIGHTS, opacity.dtype)
     visible = opacity > 0
     return shared, jnp.where(visible, opacity / jnp.where(visible, line, 1), 1)
 
 
-def shaken(scene: P, key: Array, amount: Array, min_opacity: float) -> P:
+def shaken(scene: P, key: Array, amount: Array, min_opacity: ArrayLike) -> P:
     """The scene with noise on the positions of the faint splats: Sigma N(0, 1) amount.
 
     Args:
@@ -137,15 +136,19 @@ def shaken(scene: P, key: Array, amount: Array, min_opacity: float) -> P:
     return jax.vmap(lambda primitive, by: primitive.moved(by))(scene, offset)
 
 
-def penalty(scene: P, alive: Array, extent: float, config: TrainConfig) -> Array:
+def penalty(scene: Primitive, alive: Array, *, opacity: ArrayLike, scale: ArrayLike) -> Array:
     """What keeps splats faint and small, so that some fade and can be moved. [].
 
-    The mean opacity, and the mean standard deviation in units of the extent, each weighted.
+    Args:
+      scene: [N] primitives.
+      alive: [N] bool.
+      opacity: weight of the mean opacity.
+      scale: weight of the mean standard deviation, per world unit.
     """
     mass, living = masses(scene), jnp.maximum(jnp.sum(alive), 1)
-    opacity = jnp.sum(jnp.where(alive, mass.opacity, 0)) / living
-    scale = jnp.sum(jnp.where(alive[:, None], mass.scale, 0)) / (3 * living * extent)
-    return config.opacity_penalty * opacity + config.scale_penalty * scale
+    faintness = jnp.sum(jnp.where(alive, mass.opacity, 0)) / living
+    size = jnp.sum(jnp.where(alive[:, None], mass.scale, 0)) / (3 * living)
+    return jnp.asarray(opacity * faintness + scale * size)
 
 
 def masses(scene: Primitive) -> Mass:

@@ -6,6 +6,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xpr.train.loss import masked_mean
 
@@ -14,7 +15,7 @@ Array = jax.Array
 PSNR_MAX = 100.0  # dB, of equal pictures
 
 
-def psnr(render: Array, target: Array, mask: Array | None = None) -> Array:
+def psnr(render: Array, target: Array, mask: Array | np.ndarray | None = None) -> Array:
     """Peak signal-to-noise ratio in dB, [], at most `PSNR_MAX`.
 
     Args:

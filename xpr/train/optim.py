@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.typing import ArrayLike
 
 from xpr.train.config import FULL_RUN
 from xpr.train.slots import all_finite, where
@@ -19,25 +20,37 @@ FINAL_RATE = 0.01  # of a decaying rate, at the end of the run
 STEPS_PER_BAND = 1000  # of a full run, until one more harmonic band is used
 
 
-def decay(step: Array, steps: int) -> Array:
+def decay(step: Array, steps: ArrayLike) -> Array:
     """What is left of a decaying rate: from 1 exponentially to `FINAL_RATE` at the last step. []."""
-    return FINAL_RATE ** (step / max(steps, 1))
+    return jnp.power(FINAL_RATE, step / steps)
 
 
-def rates(scene: P, extent: float, shrunk: Array, batch: int = 1) -> P:
-    """The learning rate of every field: the method's own, as a tree like `scene`.
+def rates(scene: P, extent: float, batch: int = 1) -> P:
+    """The learning rate of every field at the start: the method's own, as a tree like `scene`.
 
     Args:
       scene: any number of primitives of the method.
       extent: of the scene, world units.
-      shrunk: [] what `decay` left of the method's `decaying` fields.
       batch: views a step; rates grow with its square root, as the noise of the gradient falls.
     """
-    method = type(scene)
-    start = method.learning_rates(extent)
-    decayed = {name: getattr(start, name) * shrunk for name in method.decaying}
-    per_field = jax.tree.leaves(start.replace(**decayed))
+    per_field = jax.tree.leaves(type(scene).learning_rates(extent))
     return jax.tree.unflatten(jax.tree.structure(scene), [r * batch**0.5 for r in per_field])
+
+
+def decayed(rate: P, left: Array) -> P:
+    """The rates with those of the method's `decaying` fields times `left` []."""
+    return rate.replace(**{name: getattr(rate, name) * left for name in type(rate).decaying})
+
+
+def start(scene: Primitive) -> optax.ScaleByAdamState:
+    """Moments of zero for every number of the scene."""
+    return cast(optax.ScaleByAdamState, adam.init(cast(optax.Params, scene)))
+
+
+def ascent(gradient: P, moments: optax.ScaleByAdamState) -> tuple[P, optax.ScaleByAdamState]:
+    """Adam's direction for a gradient, and the moments after it."""
+    direction, after = adam.update(cast(optax.Updates, gradient), moments)
+    return cast(P, direction), cast(optax.ScaleByAdamState, after)
 
 
 def descend(scene: P, direction: P, rate: P) -> P:
@@ -45,9 +58,9 @@ def descend(scene: P, direction: P, rate: P) -> P:
     return jax.tree.map(lambda x, d, r: x - (r * d).astype(x.dtype), scene, direction, rate)
 
 
-def active_degree(step: Array, steps: int) -> Array:
-    """The highest harmonic band in use: one more every 1000 of 30,000 steps. [] int."""
-    return step // max(round(STEPS_PER_BAND * steps / FULL_RUN), 1)
+def steps_per_band(steps: int) -> int:
+    """How many steps each harmonic band is given before the next is used: 1000 of 30,000."""
+    return max(round(STEPS_PER_BAND * steps / FULL_RUN), 1)
 
 
 def warming(scene: P, degree: Array) -> P:

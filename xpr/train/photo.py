@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from xpr.camera import Camera
 from xpr.types import Array
@@ -20,12 +21,12 @@ class Photo(NamedTuple):
     """
 
     camera: Camera
-    image: Array
-    mask: Array | None = None
+    image: Array | np.ndarray
+    mask: Array | np.ndarray | None = None
 
     def over(self, background: Array) -> Array:
         """[H, W, 3] in [0, 1], over a background [3] where the photo is transparent."""
-        values = self.image.astype(background.dtype) / 255
+        values = jnp.asarray(self.image, background.dtype) / 255
         if self.image.shape[-1] == 3:
             return values
         alpha = values[..., 3:]

@@ -43,7 +43,7 @@ def where(chosen: Array, one: P, other: P) -> P:
     return jax.tree.map(pick, one, other)
 
 
-def all_finite(scene: P) -> Array:
+def all_finite(scene: Primitive) -> Array:
     """[N] bool: whether every number of a primitive is finite."""
 
     def finite(leaf: Array) -> Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from xpr.train.optim import adam
+from xpr.train import optim
 from xpr.train.slots import padded
 from xpr.types import Array, Primitive
 
@@ -37,8 +37,6 @@ class TrainState(struct.PyTreeNode, Generic[P]):
     def start(cls, scene: P, cap: int, key: Array) -> TrainState[P]:
         """The state before the first step, padded to `cap` slots."""
         slots, alive = padded(scene, cap)
-        moments = adam.init(slots)
-        assert isinstance(moments, optax.ScaleByAdamState)
         # A buffer of its own for every leaf: a donated one must not be given twice.
-        state = cls(slots, alive, moments, key, jnp.int32(0))
+        state = cls(slots, alive, optim.start(slots), key, jnp.int32(0))
         return jax.tree.map(lambda leaf: leaf.copy(), state)

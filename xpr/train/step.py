@@ -2,34 +2,63 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from xpr.pipeline.capacity import Capacity, Overflow
 from xpr.pipeline.render import render
 from xpr.train import mcmc, optim, slots
+from xpr.train.compiled import Compiled
 from xpr.train.config import TrainConfig
 from xpr.train.loss import photometric_loss
 from xpr.train.metrics import psnr
 from xpr.train.photo import Photo, flat
 from xpr.train.state import P, TrainState
-from xpr.types import Array
+from xpr.types import Array, Primitive
 
 
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """What stays the same over all steps. Static.
+class Recipe(NamedTuple):
+    """What stays the same over all steps. Numbers, not static: another run compiles nothing anew.
 
     Attributes:
-      config: the run's settings.
-      extent: of the scene, world units.
+      rates: of every field, a tree like the scene.
+      steps: of the whole run.
+      steps_per_band: until one more harmonic band is used.
+      refinements: when splats are redistributed.
+      min_opacity: at or below it a splat has faded.
+      ssim_weight: of 1 - SSIM in the loss.
+      opacity_penalty: weight of the mean opacity.
+      scale_penalty: weight of the mean standard deviation, per world unit.
+      noise: of the positions, per world unit.
     """
 
-    config: TrainConfig
-    extent: float
+    rates: Primitive
+    steps: int
+    steps_per_band: int
+    refinements: mcmc.Schedule
+    min_opacity: float
+    ssim_weight: float
+    opacity_penalty: float
+    scale_penalty: float
+    noise: float
+
+    @classmethod
+    def of(cls, config: TrainConfig, scene: Primitive, extent: float) -> Recipe:
+        """The numbers of a run on a scene of this extent (world units)."""
+        return cls(
+            rates=optim.rates(scene, extent, config.batch),
+            steps=config.steps,
+            steps_per_band=optim.steps_per_band(config.steps),
+            refinements=mcmc.Schedule.of(config.steps),
+            min_opacity=config.min_opacity,
+            ssim_weight=config.ssim_weight,
+            opacity_penalty=config.opacity_penalty,
+            scale_penalty=config.scale_penalty / extent,
+            noise=config.noise / extent,
+        )
 
 
 class Report(NamedTuple):
@@ -63,44 +92,43 @@ class Seen(NamedTuple):
 
 
 def step(
-    state: TrainState[P], photos: tuple[Photo, ...], *, recipe: Recipe, capacity: Capacity
+    state: TrainState[P], photos: tuple[Photo, ...], recipe: Recipe, *, capacity: Capacity
 ) -> tuple[TrainState[P], Report]:
     """Render, descend, redistribute, shake. Where the renderer overflows, nothing changes.
 
     Args:
       state: before the step.
       photos: a batch of views.
-      recipe: static.
+      recipe: of the run.
       capacity: of the renderer, static.
 
     Returns:
       The state after the step, and what happened.
     """
-    config, extent = recipe.config, recipe.extent
     backdrop, redraw, shake = jax.random.split(jax.random.fold_in(state.key, state.step), 3)
     now = state.step + 1
 
     def objective(scene: P) -> tuple[Array, list[Seen]]:
-        shown = optim.warming(scene, optim.active_degree(state.step, config.steps))
+        shown = optim.warming(scene, state.step // recipe.steps_per_band)
         seen = [
             _look(shown, state.alive, photo, jax.random.fold_in(backdrop, i), recipe, capacity)
             for i, photo in enumerate(photos)
         ]
         fit = sum((view.loss for view in seen), start=jnp.zeros(())) / len(seen)
-        return fit + mcmc.penalty(scene, state.alive, extent, config), seen
+        weights = {"opacity": recipe.opacity_penalty, "scale": recipe.scale_penalty}
+        return fit + mcmc.penalty(scene, state.alive, **weights), seen
 
     (loss, seen), gradient = jax.value_and_grad(objective, has_aux=True)(state.scene)
     overflow = tuple(view.overflow for view in seen)
     sound = ~jnp.any(jnp.stack([o.any for o in overflow]))
     gradient, dropped = optim.masked(gradient, state.alive)
-    direction, moments = optim.adam.update(gradient, state.moments)
-    shrunk = optim.decay(now, config.steps)
-    rate = optim.rates(state.scene, extent, shrunk, len(photos))
-    moved = state.replace(scene=optim.descend(state.scene, direction, rate), moments=moments)
-    due = mcmc.Schedule.of(config.steps).due(now) & sound
-    moved, relocated, stalled = _redistribute(moved, redraw, due, config.min_opacity)
-    amount = config.noise * shrunk / extent
-    scene = mcmc.shaken(moved.scene, shake, amount, config.min_opacity)
+    direction, moments = optim.ascent(gradient, state.moments)
+    left = optim.decay(now, recipe.steps)
+    rates = optim.decayed(recipe.rates, left)
+    moved = state.replace(scene=optim.descend(state.scene, direction, rates), moments=moments)
+    due = recipe.refinements.due(now) & sound
+    moved, relocated, stalled = _redistribute(moved, redraw, due, recipe.min_opacity)
+    scene = mcmc.shaken(moved.scene, shake, recipe.noise * left, recipe.min_opacity)
     after = moved.replace(scene=scene, step=now)
     report = Report(
         loss=loss,
@@ -115,20 +143,19 @@ def step(
 
 
 def _look(
-    scene: P, alive: Array, photo: Photo, key: Array, recipe: Recipe, capacity: Capacity
+    scene: Primitive, alive: Array, photo: Photo, key: Array, recipe: Recipe, capacity: Capacity
 ) -> Seen:
     """Render one photo over the background that its truth is given as well."""
     background = jax.random.uniform(key, (3,)) if photo.transparent else flat(0)
     truth = photo.over(background)
     output = render(scene, photo.camera, capacity=capacity, background=background, alive=alive)
-    weight = recipe.config.ssim_weight
-    loss = photometric_loss(output.color, truth, photo.mask, ssim_weight=weight)
+    loss = photometric_loss(output.color, truth, photo.mask, ssim_weight=recipe.ssim_weight)
     quality = psnr(jax.lax.stop_gradient(output.color), truth, photo.mask)
     return Seen(loss, quality, output.overflow)
 
 
 def _redistribute(
-    state: TrainState[P], key: Array, due: Array, min_opacity: float
+    state: TrainState[P], key: Array, due: Array, min_opacity: ArrayLike
 ) -> tuple[TrainState[P], Array, Array]:
     """Refine the state where it is due; else leave it. Also: how many moved, whether it stalled."""
 
@@ -153,3 +180,6 @@ def _either(sound: Array, after: TrainState[P], before: TrainState[P]) -> TrainS
     new, old = after.replace(key=None), before.replace(key=None)
     chosen = jax.tree.map(lambda a, b: jnp.where(sound, a, b), new, old)
     return chosen.replace(key=before.key)
+
+
+compiled_step = Compiled(step, static_argnames="capacity", donate_argnames="state")

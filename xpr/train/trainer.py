@@ -15,14 +15,13 @@ from xpr.camera import Camera
 from xpr.data.prefetch import Feed
 from xpr.pipeline.capacity import Capacity
 from xpr.pipeline.render import plan
-from xpr.train.compiled import Compiled
 from xpr.train.config import TrainConfig
 from xpr.train.init import initial_scene
 from xpr.train.photo import Photo
 from xpr.train.slots import compact
 from xpr.train.state import P, TrainState
-from xpr.train.step import Recipe, Report, step
-from xpr.types import count
+from xpr.train.step import Recipe, Report, compiled_step
+from xpr.types import Primitive, count
 
 if TYPE_CHECKING:
     from xpr.data import Dataset
@@ -40,7 +39,7 @@ class Trainer(Generic[P]):
     Attributes:
       state: after the last step.
       capacity: of the renderer; grows when a step overflows.
-      step: the compiled step.
+      recipe: the numbers that every step follows.
       notes: what was odd, in words.
       seconds: spent in steps, over all the parts of a resumed run.
     """
@@ -49,13 +48,12 @@ class Trainer(Generic[P]):
         """Build the first scene, plan the renderer and start reading photos."""
         self.notes: list[str] = []
         self.seconds = 0.0
-        self.step = Compiled(
-            step, static_argnames=("recipe", "capacity"), donate_argnames="state"
-        )
-        self._recipe = Recipe(config, dataset.extent)
+        self._config = config
+        self._compiled_before = compiled_step.compilations
         first, key = jax.random.split(jax.random.key(config.seed))
         scene = initial_scene(dataset, method, config, first, self.say)
         self.state: TrainState[P] = TrainState.start(scene, config.cap, key)
+        self.recipe = Recipe.of(config, scene, dataset.extent)
         views = [dataset.views[i] for i in dataset.train]
         self.capacity = first_capacity(scene, [view.camera for view in views], config.cap)
         self._masked = any(view.mask_path is not None for view in views)
@@ -71,6 +69,11 @@ class Trainer(Generic[P]):
         """Seconds that steps waited for photos, in this process."""
         return self._feed.waited
 
+    @property
+    def compilations(self) -> int:
+        """How often the step was compiled for this run."""
+        return compiled_step.compilations - self._compiled_before
+
     def say(self, note: str) -> None:
         """Log what is odd, and keep it for the summary."""
         logger.warning(note)
@@ -79,10 +82,10 @@ class Trainer(Generic[P]):
     def advance(self) -> Report:
         """One step. If it overflows, the same photos again with a larger capacity."""
         start = time.perf_counter()
-        photos = tuple(self._next_photo() for _ in range(self._recipe.config.batch))
+        photos = tuple(self.next_photo() for _ in range(self._config.batch))
         while True:
-            self.state, report = self.step(
-                self.state, photos, recipe=self._recipe, capacity=self.capacity
+            self.state, report = compiled_step(
+                self.state, photos, self.recipe, capacity=self.capacity
             )
             # Read at every step: the next one must not start from a state that stood still.
             if not any(bool(overflow.any) for overflow in report.overflow):
@@ -116,7 +119,8 @@ class Trainer(Generic[P]):
         """Stop reading photos."""
         self._feed.close()
 
-    def _next_photo(self) -> Photo:
+    def next_photo(self) -> Photo:
+        """The next training view."""
         item = next(self._feed)
         mask = item.mask
         if self._masked and mask is None:
@@ -124,7 +128,7 @@ class Trainer(Generic[P]):
         return Photo(item.camera, item.image, mask)
 
 
-def first_capacity(scene: P, cameras: Sequence[Camera], cap: int) -> Capacity:
+def first_capacity(scene: Primitive, cameras: Sequence[Camera], cap: int) -> Capacity:
     """A capacity for the whole run, from the first scene: all slots visible, and room to grow."""
     chosen = cameras[:: max(len(cameras) // PLANNED_VIEWS, 1)]
     pairs = plan(scene, chosen).intersections

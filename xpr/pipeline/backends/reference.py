@@ -31,7 +31,7 @@ def composite(frame: Frame) -> Layers:
         alpha, varying = anatomy.respond(splat, rays)
         alpha = jnp.where(valid, opaque(blend, alpha, blend.alpha_min), 0)
         weight, transmittance = over(blend, transmittance, alpha)
-        values = [jnp.broadcast_to(v, empty.shape) for v in (*values, *varying)]
+        values = [jnp.where(valid, v, empty) for v in (*values, *varying)]
         if values:
             channels = channels + weight[..., None] * jnp.stack(values, axis=-1)
         return (channels, transmittance), None

@@ -1,0 +1,51 @@
+"""xpr train and xpr eval, on files."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from training_scenes import SIZE, dataset
+
+from xpr.cli.eval import Eval
+from xpr.cli.train import Train
+from xpr.errors import DataError, UserError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The blobs as an ordinary transforms.json dataset, without a point cloud."""
+    root = tmp_path_factory.mktemp("photos")
+    frames = []
+    for view in dataset().views:
+        Image.fromarray(view.pixels).save(root / view.name)
+        world_from_camera = np.linalg.inv(view.camera.viewmat) @ np.diag([1, -1, -1, 1])
+        frames.append({"file_path": view.name, "transform_matrix": world_from_camera.tolist()})
+    lens = {"fl_x": SIZE, "fl_y": SIZE, "cx": SIZE / 2, "cy": SIZE / 2, "w": SIZE, "h": SIZE}
+    (root / "transforms.json").write_text(json.dumps({**lens, "frames": frames}))
+    return root
+
+
+def test_train_stop_resume_and_eval(folder, tmp_path, capsys):
+    """Stopped, it says what it has; resumed and evaluated, both print the same scores."""
+    out = tmp_path / "run"
+    Train(data=folder, steps=6, cap=64, out=out, stop_after=3).run()
+    first = capsys.readouterr().out
+    assert "random points" in first and "3 steps" in first
+    Train(resume=out).run()
+    trained = capsys.readouterr().out
+    assert "6 steps" in trained and "compilations" in trained and "every 8th of 8" in trained
+    Eval(out).run()
+    evaluated = capsys.readouterr().out
+    quality = json.loads((out / "summary.json").read_text())["evaluation"]["psnr"]
+    assert f"{quality:.2f}" in trained and f"{quality:.2f}" in evaluated
+
+
+def test_mistakes_are_told_in_one_line(folder, tmp_path):
+    """No data, nothing to resume, nothing to evaluate."""
+    with pytest.raises(UserError, match="no DATA given"):
+        Train().run()
+    with pytest.raises(DataError, match="expected the settings of a run"):
+        Train(resume=tmp_path).run()
+    with pytest.raises(DataError, match="expected the settings of a run"):
+        Eval(tmp_path / "none").run()

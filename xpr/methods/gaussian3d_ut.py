@@ -7,6 +7,7 @@ box on the image is approximated, by projecting seven points instead of linearis
 from __future__ import annotations
 
 import abc
+import math
 from typing import ClassVar
 
 import jax
@@ -79,6 +80,12 @@ class GsplatSplat(RaySplat):
 SPLATS: dict[str, type[RaySplat]] = {"3dgrut": PublishedSplat, "gsplat": GsplatSplat}
 
 
+def axes(gaussian: Gaussian) -> Array:
+    """[6, 3] one standard deviation along each axis, to either side, world units."""
+    scaled = (quat_to_rotation(gaussian.quat) * gaussian.scale).T
+    return jnp.concatenate([scaled, -scaled])
+
+
 def unscented(gaussian: Gaussian, camera: Camera, spread: float) -> tuple[Array, Array, Landing]:
     """Mean [2] px and covariance [2, 2] px^2 of the Gaussian on the image, and its sigma points.
 
@@ -90,9 +97,9 @@ def unscented(gaussian: Gaussian, camera: Camera, spread: float) -> tuple[Array,
       camera: any lens.
       spread: alpha of the transform: the points lie sqrt(3) alpha standard deviations out.
     """
-    step = jnp.sqrt(3.0) * spread * quat_to_rotation(gaussian.quat) * gaussian.scale
-    points = gaussian.mean + jnp.concatenate([jnp.zeros((1, 3), step.dtype), step.T, -step.T])
-    landing = land(points, camera)
+    step = math.sqrt(3) * spread
+    center = gaussian.mean[None]
+    landing = land(jnp.concatenate([center, center + step * axes(gaussian)]), camera)
     weight = 1 / (6 * spread**2)
     offsets = landing.pixels[1:] - landing.pixels[0]
     shift = weight * jnp.sum(offsets, axis=0)
@@ -136,7 +143,10 @@ class Gaussian3DUT(RawGaussian):
         mean, covariance, landing = unscented(gaussian, camera, self.spread)
         reach = jnp.sqrt(2 * jnp.log(jnp.maximum(gaussian.opacity / RaySplat.blend.alpha_min, 1)))
         half = reach * jnp.sqrt(jnp.diag(covariance) + self.eps2d)
-        center, extent = box(mean - half, mean + half, landing, camera)
+        tips = land(gaussian.mean + reach * axes(gaussian), camera)
+        low = jnp.minimum(mean - half, jnp.min(tips.pixels, axis=0))
+        high = jnp.maximum(mean + half, jnp.max(tips.pixels, axis=0))
+        center, extent = box(low, high, tips, camera)
         there = camera.to_camera(gaussian.mean)
         kept = camera.sees(there) & jnp.any(landing.within(camera, MARGIN)) & (reach > 0)
         return center, jnp.where(kept, extent, 0), camera.depth(there)

@@ -181,7 +181,7 @@ class LinPrim(Primitive, abc.ABC):
 
     def refreshed(self, cameras: Sequence[Camera]) -> Self:
         """With the filter of these cameras: the finest sampling among those that see it."""
-        finest = [jnp.min(jax.vmap(self._sampling)(batch)) for batch in cameras]
+        finest = [jnp.min(jax.lax.map(self._sampling, batch)) for batch in cameras]
         width = SAMPLING * jnp.min(jnp.stack(finest))
         return self.replace(filter=jnp.where(jnp.isfinite(width), width, self.filter))
 

@@ -194,9 +194,12 @@ class Primitive(struct.PyTreeNode, abc.ABC):
 
     Attributes:
       decaying: the fields whose learning rate decays over a run, usually the position.
+      starts_small: whether training by MCMC starts as its paper does, at opacity 0.5 and a tenth
+        of the size. Not for what has no screen-space blur: many would fall between the pixels.
     """
 
     decaying: ClassVar[tuple[str, ...]] = ()
+    starts_small: ClassVar[bool] = False
 
     @abc.abstractmethod
     def project(self, camera: Camera) -> Projected:

@@ -55,6 +55,8 @@ def initial_scene(
         key=key,
         sh_degree=config.sh_degree,
     )
+    if not method.starts_small:
+        return scene
     return jax.vmap(lambda splat: splat.reshaped(jnp.float32(OPACITY), jnp.float32(SHRINK)))(scene)
 
 

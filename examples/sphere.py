@@ -1,0 +1,71 @@
+"""A soft sphere, met along the ray: a whole method in one file.
+
+xpr check ./examples/sphere.py
+xpr train DATA --method ./examples/sphere.py
+"""
+
+import jax
+import jax.numpy as jnp
+
+import xpr
+from xpr.math import logit
+
+REACH = 3.4  # sigmas: exp(-REACH**2 / 2) is below the least alpha, 1/255
+
+
+class SphereSplat(xpr.Splat):
+    center: xpr.Vec3
+    radius: jax.Array
+    opacity: jax.Array
+    color: xpr.Vec3
+
+    def evaluate(self, ray):
+        offset = ray.origin - self.center
+        closest = offset - ray.direction * offset.dot(ray.direction)
+        q = closest.dot(closest) / (self.radius * self.radius)
+        return xpr.Hit(self.opacity * jnp.exp(-0.5 * q), self.color)
+
+
+class Sphere(xpr.Primitive):
+    """Attributes: center [3] and log_radius [] in world units, logit_opacity [], color [3]."""
+
+    decaying = ("center",)
+
+    center: jax.Array
+    log_radius: jax.Array
+    logit_opacity: jax.Array
+    color: jax.Array
+
+    def project(self, camera):
+        there, radius = camera.to_camera(self.center), jnp.exp(self.log_radius)
+        seen = camera.sees(there)
+        there = jnp.where(seen, there, jnp.array([0, 0, 1], there.dtype))
+        opacity = jax.nn.sigmoid(self.logit_opacity)
+        splat = SphereSplat(xpr.Vec3.of(self.center), radius, opacity, xpr.Vec3.of(self.color))
+        # Off the axis a sphere's image is longer than f r / z, and its centre moves outwards.
+        reach = REACH * radius
+        depth = jnp.maximum(there[2] - reach, camera.near)
+        stretch = jnp.sum(jnp.abs(there)) / depth
+        focal = jnp.array([camera.K[0, 0], camera.K[1, 1]])
+        extent = jnp.where(seen, focal * reach / depth * stretch, 0)
+        return xpr.Projected(splat, camera.to_pixel(there), extent, camera.depth(there))
+
+    @classmethod
+    def from_points(cls, points, colors, spacing, *, key, sh_degree=3):
+        faint = jnp.full(len(points), logit(jnp.array(0.1)))
+        return cls(points, jnp.log(spacing), faint, colors)
+
+    @classmethod
+    def learning_rates(cls, extent):
+        return cls(center=1.6e-4 * extent, log_radius=5e-3, logit_opacity=5e-2, color=2.5e-3)
+
+    def mass(self):
+        radius = jnp.exp(self.log_radius)
+        return xpr.Mass(jax.nn.sigmoid(self.logit_opacity), jnp.full(3, radius), jnp.eye(3))
+
+    def reshaped(self, opacity, shrink):
+        log_radius = self.log_radius + jnp.log(shrink)
+        return self.replace(logit_opacity=logit(opacity), log_radius=log_radius)
+
+    def moved(self, offset):
+        return self.replace(center=self.center + offset)

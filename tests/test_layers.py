@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "data": FEEDS,
     "train": FEEDS,
     "export": FEEDS,
+    "check": FEEDS,
     "distributed": FEEDS,
 }
 FREE = {"__init__", "__main__", "cli", "viewer"}  # the top: they may import anything

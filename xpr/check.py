@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -11,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xpr.camera import Camera
+from xpr.io.scenes import load_scene, save_scene
 from xpr.pipeline.anatomy import anatomy
 from xpr.pipeline.capacity import Capacity
 from xpr.pipeline.order import project
@@ -215,6 +218,17 @@ def _mass(ready: Bench) -> str | None:
     return None
 
 
+def _file(ready: Bench) -> str | None:
+    with tempfile.TemporaryDirectory() as folder, jax.enable_x64(False):
+        path = Path(folder) / "scene.ply"
+        save_scene(ready.scene, path)
+        back = load_scene(path, type(ready.scene))
+    for name in _fields(ready.scene):
+        if not np.array_equal(getattr(back, name), np.float32(getattr(ready.scene, name))):
+            return f"{name!r} is not the same after saving and loading a .ply."
+    return None
+
+
 def _learns(ready: Bench) -> str | None:
     """From a shaken scene back, by the signs of the gradient at the method's own rates."""
     target, r = _draw(*ready), np.random.default_rng(3)
@@ -255,5 +269,6 @@ PARTS: dict[str, Callable[[Bench], str | None]] = {
     "another camera compiles nothing anew": _recompiles,
     "it compiles for " + ", ".join(PLATFORMS): _lowers,
     "density control can reshape and move it": _mass,
+    "a scene of it survives its .ply file": _file,
     f"{STEPS} steps lower the loss": _learns,
 }

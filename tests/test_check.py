@@ -29,11 +29,11 @@ def part(words):
 
 
 class Tight(Sphere):
-    """Half of the box that it needs."""
+    """A quarter of the box that it needs."""
 
     def project(self, camera):
         found = super().project(camera)
-        return found._replace(extent=0.5 * found.extent)
+        return found._replace(extent=0.25 * found.extent)
 
 
 class Frozen(Sphere):

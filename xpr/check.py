@@ -184,9 +184,9 @@ def _order(ready: Bench) -> str | None:
 def _recompiles(ready: Bench) -> str | None:
     moved = ready.camera.replace(viewmat=ready.camera.viewmat.at[0, 3].add(0.01))
     _draw(*ready)
-    before = _draw._cache_size()
+    before = _draw._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
     _draw(ready.scene, moved)
-    if _draw._cache_size() == before:
+    if _draw._cache_size() == before:  # pyright: ignore[reportAttributeAccessIssue]
         return None
     return "another camera pose compiles anew: project() must not read values as Python numbers."
 

@@ -95,7 +95,7 @@ class Trainer(Generic[P]):
                 break
             self.capacity = grown(self.capacity, report.overflow)
             self.say(f"step {self.done + 1}: the renderer was full; repeated with {self.capacity}.")
-        if self.recipe.refinements.due(self.done):
+        if self.recipe.refinements.due(self.state.step):
             self.state = self.state.replace(scene=refreshed(self.state.scene, self._cameras))
         self.seconds += time.perf_counter() - start
         return report

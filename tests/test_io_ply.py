@@ -8,35 +8,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from numpy.lib import recfunctions
 from plyfile import PlyData, PlyElement
+from splat_tables import assert_equal, random_table
 
 from xpr import io, sh
 from xpr.errors import DataError, UserError
 from xpr.io.ply import write_ply
-from xpr.io.table import FIELDS, SplatTable
+from xpr.io.table import FIELDS
 
 REAL = (
     "converted/playbot6.ply",
     "converted/playbot6.gsplat.ply",
     "metalsplatter/test-splat.3-points-from-train.ply",
 )
-
-
-def random_table(size=5, degree=3, antialiased=False):
-    rng = np.random.default_rng(size * 10 + degree)
-
-    def block(*shape):
-        return rng.standard_normal((size, *shape)).astype(np.float32)
-
-    higher = block(sh.coefficients(degree) - 1, 3)
-    return SplatTable(
-        block(3), block(4), block(3), block(), block(1, 3), higher, antialiased=antialiased
-    )
-
-
-def assert_equal(a, b):
-    for name in FIELDS:
-        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
-    assert a.antialiased == b.antialiased
 
 
 def rewritten(source, path, *, text=False, order="<", change=lambda rows: rows, comments=()):
@@ -271,7 +254,6 @@ REFUSED = {
     "no number": (header("element vertex many", *XYZ[1:]), "broken .ply header"),
     "list": (header("element vertex 1", "property list uchar int x"), "list 'x'"),
     "mesh": (header(*XYZ, "element face 7", "property list uchar int v"), "mesh .*7 faces"),
-    "compressed": (header("element chunk 0", "property float min_x", *XYZ), "compressed"),
     "no rotation": (header(*SPLAT) + b"0 0 0 1 1 1 1\n", "lacks the splat properties rot_0"),
     "short": (header("element vertex 9", *XYZ[1:]) + b"1 2 3\n" * 8, "damaged or truncated"),
     "words": (header(*XYZ) + b"one two three\n", "damaged or truncated"),
@@ -300,7 +282,7 @@ def test_a_gap_in_the_f_rest_numbers_is_refused(tmp_path):
 
 
 def test_another_suffix_is_refused_with_the_known_ones(tmp_path):
-    with pytest.raises(UserError, match=r"'\.obj', expected one of \.ply"):
+    with pytest.raises(UserError, match=r"'\.obj', expected one of .*\.ply"):
         io.read(tmp_path / "a.obj")
 
 
@@ -356,8 +338,3 @@ def test_an_ascii_file_of_another_tool_holds_its_numbers(shared):
 def test_real_meshes_are_refused(shared, kind):
     with pytest.raises(DataError, match="mesh"):
         io.read(shared / f"data/splats/metalsplatter/beetle.{kind}.ply")
-
-
-def test_a_real_compressed_file_is_refused_by_name(shared):
-    with pytest.raises(DataError, match="compressed"):
-        io.read(shared / "data/splats/converted/playbot6.compressed.ply")

@@ -8,30 +8,17 @@ import pytest
 PACKAGE = pathlib.Path(__file__).parents[1] / "xpr"
 LONGEST = 400  # lines a file
 
-BASE = {"math", "errors", "files", "types", "camera", "lens", "sh"}
-ENGINE = BASE | {"pipeline"}
-PLUGIN = BASE | {"methods"}
-FEEDS = ENGINE | PLUGIN | {"data", "io", "train", "arrays"}
-# What each part of the package may import, itself aside.
-MAY_IMPORT = {
-    "errors": set(),
-    "files": {"errors"},
-    "math": {"errors"},
-    "sh": {"errors", "math"},
-    "lens": {"errors", "math"},
-    "types": {"errors", "math", "camera"},  # the camera for annotations only
-    "camera": BASE - {"files"},
-    "methods": BASE,
-    "pipeline": BASE,
-    "arrays": ENGINE | PLUGIN,
-    "io": FEEDS,
-    "data": FEEDS,
-    "train": FEEDS,
-    "export": FEEDS,
-    "check": FEEDS,
-    "distributed": FEEDS,
-}
-FREE = {"__init__", "__main__", "cli", "viewer"}  # the top: they may import anything
+# From the bottom up: a part may import its own layer and those below.
+LAYERS = (
+    {"errors", "math"},
+    {"camera", "files", "lens", "media", "paths", "sh", "types"},
+    {"methods", "pipeline"},
+    {"arrays", "data", "distributed", "export", "io", "train", "world"},
+    {"check"},
+    {"cli", "viewer", "__init__", "__main__"},
+)
+LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
+APART = {("methods", "pipeline"), ("pipeline", "methods")}
 
 
 def sources():
@@ -59,18 +46,17 @@ def imported(path):
                 yield (name.split(".") + ["__init__"])[1], node.lineno
 
 
-def test_every_part_of_the_package_has_its_place():
-    unknown = {part_of(path) for path in sources()} - set(MAY_IMPORT) - FREE
-    assert not unknown, f"say in MAY_IMPORT what {unknown} may import"
+def test_every_part_of_the_package_has_its_layer():
+    unknown = {part_of(path) for path in sources()} - set(LEVEL)
+    assert not unknown, f"say in LAYERS where {unknown} belongs"
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_one_way(path):
     part = part_of(path)
-    if part in FREE:
-        return
     for other, line in imported(path):
-        assert other == part or other in MAY_IMPORT[part], f"line {line} imports xpr.{other}"
+        fine = LEVEL[other] <= LEVEL[part] and (part, other) not in APART
+        assert fine, f"line {line} imports xpr.{other}"
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))

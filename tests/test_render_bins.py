@@ -26,8 +26,9 @@ def alphas(splats, pixels):
     return jax.vmap(lambda one: one.evaluate(ray).alpha)(splats)
 
 
-@pytest.mark.parametrize("antialiased", [False, True])
-@pytest.mark.parametrize("lens", scenes.LENSES)
+@pytest.mark.parametrize(
+    ("lens", "antialiased"), [*((lens, False) for lens in scenes.LENSES), ("Pinhole", True)]
+)
 def test_everything_visible_lies_in_the_box(lens, antialiased):
     """The tiler drops what lies outside it."""
     scene = scenes.gaussians(64).replace(antialiased=antialiased)
@@ -116,7 +117,7 @@ def test_a_box_that_ends_on_a_tile_border_is_counted_as_it_is_filled():
     """Borderline boxes: as many pairs as counted, each of them a tile of the box."""
     edges = jnp.array([0.0, 8 - 0.02, 8 - 0.01, 8.0, 8 + 0.01, 16.0, 63.99, 66.9, 67.0])
     low, high = (jnp.stack([side, side], -1) for side in (edges[:-1], edges[1:]))
-    boxes = rectangles(low, high, jnp.ones(len(low), bool), GRID)
+    boxes = rectangles(low, high, jnp.arange(len(low)) % 3 != 1, GRID)
     total = int(boxes.counts.sum())
     n = len(low)
     flat = EllipseSplat(

@@ -52,18 +52,6 @@ def test_one_bad_splat_spoils_nothing(field, backend):
     assert culled > 0
 
 
-@pytest.mark.parametrize("lens", scenes.LENSES)
-def test_a_splat_at_the_camera_centre_is_culled(lens):
-    """Its depth and its viewing direction are zero: no image, no gradient, no NaN."""
-    case = scenes.case(lens)
-    center = case.camera.position
-    case = case._replace(scene=case.scene.replace(mean=case.scene.mean.at[BROKEN].set(center)))
-    (_, output), grads = scenes.slopes(case)
-    assert int(output.overflow.visible) == len(case.scene.mean) - 1
-    assert finite((output, grads))
-    assert all(np.all(leaf[BROKEN] == 0) for leaf in jax.tree.leaves(grads.scene))
-
-
 def test_a_zero_quaternion_stands_for_the_identity():
     case = scenes.case()
 

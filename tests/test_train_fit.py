@@ -15,8 +15,9 @@ import pytest
 from training_scenes import QUICK, dataset
 
 from xpr.errors import DataError, UserError
+from xpr.methods.gaussian3d import Gaussian3D
 from xpr.pipeline.capacity import Capacity
-from xpr.train import fit as fit_module, trainer as trainer_module
+from xpr.train import trainer as trainer_module
 from xpr.train.checkpoint import Checkpoints
 from xpr.train.config import TrainConfig
 from xpr.train.fit import fit
@@ -111,7 +112,7 @@ def test_an_overflowing_step_is_repeated_with_more_room(whole, monkeypatch):
 
 def test_an_overflowing_step_changes_nothing():
     """Parameters, moments, key and step count stay, bit for bit."""
-    trainer = trainer_module.Trainer(PHOTOS, fit_module.methods.load("3dgs"), QUICK)
+    trainer = trainer_module.Trainer(PHOTOS, Gaussian3D, QUICK)
     trainer.advance()
     before = jax.tree.map(np.array, trainer.state.replace(key=None))
     state, report = compiled_step(

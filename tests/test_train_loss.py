@@ -30,12 +30,12 @@ def test_values_and_gradient_in_double_precision(golden, x64):
 
 
 def test_values_in_single_precision(golden):
-    """In float32 values agree to 1e-5, the gradient to 5e-5 of its largest."""
+    """In float32 values agree to 3e-6, the gradient to 2e-5 of its largest."""
     render, target = jnp.float32(golden["pred"]), jnp.float32(golden["target"])
-    assert abs(ssim(render, target) - golden["ssim_inria_zero_padded"]) < 1e-5
+    assert abs(ssim(render, target) - golden["ssim_inria_zero_padded"]) < 3e-6
     assert abs(psnr(render, target) - golden["psnr"]) < 1e-4
     gradient = jax.grad(ssim)(render, target)
-    assert np.abs(gradient - golden["g_pred"]).max() < 5e-5 * np.abs(golden["g_pred"]).max()
+    assert np.abs(gradient - golden["g_pred"]).max() < 2e-5 * np.abs(golden["g_pred"]).max()
 
 
 def test_gradient_matches_a_finite_difference(x64):

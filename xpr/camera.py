@@ -46,18 +46,22 @@ class Camera(struct.PyTreeNode):
         rotation, shift = self.viewmat[:3, :3], self.viewmat[:3, 3] / self.viewmat[3, 3]
         return -inverse_3x3(rotation - jnp.outer(shift, self.viewmat[3, :3])) @ shift
 
+    @property
+    def _coefficients(self) -> Array:
+        return jnp.zeros(0, self.K.dtype) if self.distortion is None else self.distortion
+
     def to_camera(self, point: Array) -> Array:
         """[3] world -> [3] camera."""
         return self.viewmat[:3, :3] @ point + self.viewmat[:3, 3]
 
     def to_pixel(self, point: Array) -> Array:
         """[3] camera -> [2] px, through the lens."""
-        return self.K[:2, :2] @ self.lens.distort(point, self.distortion) + self.K[:2, 2]
+        return self.K[:2, :2] @ self.lens.distort(point, self._coefficients) + self.K[:2, 2]
 
     def sees(self, point: Array) -> Array:
         """Whether a point [3] in the camera frame can have an image (in the picture or not)."""
         near_enough = self.depth(point) < self.far
-        return self.lens.sees(point, self.distortion, self.near) & near_enough
+        return self.lens.sees(point, self._coefficients, self.near) & near_enough
 
     def depth(self, point: Array) -> Array:
         """[] what grows along every ray that leaves the lens, for a point [3], camera frame.
@@ -89,7 +93,7 @@ class Camera(struct.PyTreeNode):
         world_from_camera = inverse_3x3(self.viewmat[:3, :3])
 
         def ray(xy: Array) -> tuple[Array, Array]:
-            origin, direction = self.lens.undistort(xy, self.distortion)
+            origin, direction = self.lens.undistort(xy, self._coefficients)
             direction = world_from_camera @ direction
             direction = direction / jnp.sqrt(jnp.sum(direction * direction))
             return world_from_camera @ (origin - self.viewmat[:3, 3]), direction

@@ -103,7 +103,10 @@ class Orthographic(Lens):
 class OpenCV(Lens):
     """OpenCV's pinhole with rational radial, tangential and thin-prism distortion."""
 
-    coefficients: ClassVar[tuple[str, ...]] = tuple(["k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6", "s1", "s2", "s3", "s4"])
+    coefficients: ClassVar[tuple[str, ...]] = (
+        *("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6"),
+        *("s1", "s2", "s3", "s4"),
+    )
 
     def distort(self, point: Array, k: Array) -> Array:
         """The distorted x/z, y/z."""

@@ -6,10 +6,12 @@ of the unit direction; the signs follow the original 3DGS code.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Array = jax.Array
 
@@ -95,6 +97,45 @@ def _band_4(x: Array, y: Array, z: Array) -> list[Array]:
 def evaluate(sh: Array, direction: Array) -> Array:
     """The colour that coefficients `sh` [K, 3] give in a unit direction [3], without offset. [3]."""
     return basis(direction, degree_of(sh.shape[0])) @ sh
+
+
+def rotation(turn: np.ndarray, degree: int) -> np.ndarray:
+    """What an orthogonal map does to coefficients: colours turn with the scene.
+
+    Found by evaluating the basis B at fixed directions d and solving B(d) R = B(turn^-1 d), which
+    rounding alone limits: the turned functions lie in the span of the basis.
+
+    Args:
+      turn: [3, 3] orthogonal, new-world-from-old; a reflection will do.
+      degree: 0 to 4.
+
+    Returns:
+      [K, K] float64; new coefficients are R @ old.
+    """
+    return _rotation(np.asarray(turn, np.float64).tobytes(), degree)
+
+
+@functools.lru_cache(maxsize=64)
+def _rotation(turn: bytes, degree: int) -> np.ndarray:
+    """`rotation` of the matrix whose bytes these are: the same few turns come again and again."""
+    matrix = np.frombuffer(turn).reshape(3, 3)
+    directions = _directions(4 * coefficients(degree))
+    with jax.enable_x64(True):
+        seen = jax.vmap(lambda d: basis(d, degree))
+        before, after = (np.asarray(seen(d)) for d in (directions, directions @ matrix))
+    found = np.linalg.lstsq(before, after, rcond=None)[0]
+    # A flip of axes gives exact signs: what is an integer but for rounding becomes one.
+    found = np.where(np.abs(found - np.rint(found)) < 1e-12, np.rint(found), found)
+    found.setflags(write=False)
+    return found
+
+
+def _directions(count: int) -> np.ndarray:
+    """Unit vectors [count, 3] that cover the sphere evenly (a golden spiral)."""
+    i = np.arange(count) + 0.5
+    z, angle = 1 - 2 * i / count, np.pi * (1 + math.sqrt(5)) * i
+    r = np.sqrt(1 - z * z)
+    return np.stack([r * np.cos(angle), r * np.sin(angle), z], axis=-1)
 
 
 def color(sh: Array, direction: Array) -> Array:

@@ -62,7 +62,7 @@ class Render:
             print(f"xpr: note: {file}: {note}", file=sys.stderr)
         if not len(table):
             raise UserError(f"{file} holds no splats: there is nothing to render.")
-        cameras, scene = self._cameras(table.mean), io.to_scene(table)
+        cameras, scene = self.cameras(table.mean), io.to_scene(table)
         background = jnp.asarray(self.background, jnp.float32)
         if self.output.suffix.lower() == ".png":
             save_png(self.output, next(film(scene, cameras[:1], background)))
@@ -70,7 +70,7 @@ class Render:
             write_video(self.output, film(scene, cameras, background), fps=self.fps)
         print(self.output)
 
-    def _cameras(self, means: np.ndarray) -> list[xpr.Camera]:
+    def cameras(self, means: np.ndarray) -> list[xpr.Camera]:
         """The views of the path, at the wanted size."""
         known = self._dataset_cameras()
         if known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from xpr.errors import UserError
-from xpr.io import FORMATS
+from xpr.io import FORMATS, format_of
 
 CONFIG, SPLATS = "config.json", "point_cloud.ply"  # of a run folder, as `xpr train` writes it
 
@@ -32,7 +32,7 @@ def splat_file(path: Path) -> Path | None:
     Raises:
       UserError: a run that has not yet written its splats.
     """
-    if path.is_file() and path.suffix.lower() in FORMATS:
+    if path.is_file() and format_of(path) is not None:
         return path
     if not is_run(path):
         return None

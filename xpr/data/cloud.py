@@ -24,13 +24,15 @@ def make_points(positions: np.ndarray, colors: np.ndarray) -> tuple[Points | Non
     Returns:
       The cloud, or None where no point is left; notes.
     """
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is dropped
+        positions = positions.astype(np.float32)
     finite = np.isfinite(positions).all(axis=1)
     notes = []
     if dropped := int(np.sum(~finite)):
         notes.append(f"{dropped} of {len(positions)} points are not finite and are dropped")
     if not finite.any():
         return None, [*notes, f"the point cloud is empty; {NO_CLOUD}"]
-    return Points(positions[finite].astype(np.float32), colors[finite].astype(np.uint8)), notes
+    return Points(positions[finite], colors[finite].astype(np.uint8)), notes
 
 
 def read_ply(path: Path) -> tuple[Points | None, list[str]]:

@@ -149,7 +149,8 @@ def _sensor(camera: CameraRecord, file: Path, _size: tuple[int, int]) -> Sensor:
 
 def _viewmat(image: ImageRecord, model: Path) -> np.ndarray:
     quat, translation = np.array(image.quat), np.array(image.translation)
-    norm = np.linalg.norm(quat)
+    with np.errstate(over="ignore"):
+        norm = np.linalg.norm(quat)
     if not (np.isfinite(norm) and norm > 0 and np.isfinite(translation).all()):
         raise DataError(
             f"{model}: image {image.image_id} ({image.name}) has quaternion {image.quat} and "

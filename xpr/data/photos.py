@@ -165,7 +165,14 @@ def _eight_bit(image: Image.Image) -> Image.Image:
 
 
 def _spelled(path: Path) -> Path | None:
-    return next((found for found in _spellings(path) if found.is_file()), None)
+    return next((found for found in _spellings(path) if _is_file(found)), None)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # no file has a name that the system cannot hold
+        return False
 
 
 def _spellings(path: Path) -> Iterator[Path]:

@@ -74,10 +74,12 @@ class Sensor:
         x, y = size[0] / self.size[0], size[1] / self.size[1]
         (fx, fy), (cx, cy) = self.focal, self.center
         K = [[fx * x, 0, cx * x], [0, fy * y, cy * y], [0, 0, 1]]
-        distortion = None if self.distortion is None else self.distortion.astype(dtype)
+        with np.errstate(over="ignore"):  # what `dtype` cannot hold becomes infinite
+            distortion = None if self.distortion is None else self.distortion.astype(dtype)
+            viewmat, K = np.asarray(viewmat, dtype), np.array(K, dtype)
         return Camera(
-            viewmat=cast(Any, np.asarray(viewmat, dtype)),
-            K=cast(Any, np.array(K, dtype)),
+            viewmat=cast(Any, viewmat),
+            K=cast(Any, K),
             distortion=cast(Any, distortion),
             width=size[0],
             height=size[1],

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xpr import sh
 from xpr.errors import UserError
+from xpr.io.compressed_ply import write_compressed
+from xpr.io.frames import WORLD, to_axes
+from xpr.io.gltf import AXES as GLTF_AXES, read_gltf, write_glb, write_gltf
+from xpr.io.ksplat import read_ksplat
 from xpr.io.ply import read_ply, write_ply
+from xpr.io.sog import read_sog, write_sog
+from xpr.io.splat import read_splat, write_splat
+from xpr.io.spz import AXES as SPZ_AXES, read_spz, write_spz, write_spz_3
 from xpr.io.table import FIELDS, SplatTable as SplatTable
 
 if TYPE_CHECKING:
@@ -23,26 +31,88 @@ logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """How a kind of file becomes a table of splats, and back."""
+    """How a kind of file becomes a table of splats, and back.
+
+    Attributes:
+      read: from a path; the table may have any axes, and says which.
+      write: a table with the format's axes, to a path. None where xpr only reads.
+      axes: those that the format prescribes; None where it leaves them open (xpr's own then).
+      sh_degree: the highest that a written file holds.
+      tagged: whether a written file says that splats are antialiased.
+    """
 
     read: Callable[[Path], SplatTable]
-    write: Callable[[SplatTable, Path], None]
+    write: Callable[[SplatTable, Path], None] | None = None
+    axes: str | None = None
+    sh_degree: int = sh.MAX_DEGREE
+    tagged: bool = True
 
 
+# The first ending that fits a file's name counts.
 FORMATS = {
+    ".compressed.ply": Format(read_ply, write_compressed),
     ".ply": Format(read_ply, write_ply),
+    ".splat": Format(read_splat, write_splat, sh_degree=0, tagged=False),
+    ".v3.spz": Format(read_spz, write_spz_3, SPZ_AXES, sh_degree=3),
+    ".spz": Format(read_spz, write_spz, SPZ_AXES),
+    ".sog": Format(read_sog, write_sog, sh_degree=3),
+    "meta.json": Format(read_sog),
+    ".glb": Format(read_gltf, write_glb, GLTF_AXES, sh_degree=3),
+    ".gltf": Format(read_gltf, write_gltf, GLTF_AXES, sh_degree=3),
+    ".ksplat": Format(read_ksplat),
 }
 
 
+def format_of(path: str | Path) -> Format | None:
+    """The format that the end of a file's name stands for, or None."""
+    name = Path(path).name.lower()
+    return next((known for end, known in FORMATS.items() if name.endswith(end)), None)
+
+
 def read(path: str | Path) -> SplatTable:
-    """The splats of a file as arrays, with notes on what was odd. The suffix names the format.
+    """The splats of a file as arrays, in xpr's axes, with notes on what was odd.
+
+    The name's ending tells the format. Formats that prescribe their axes are turned: what is up in
+    the file is up in the table.
 
     Raises:
       UserError: an unknown suffix.
       DataError: the file is not what its suffix says, or damaged.
       OSError: the file cannot be opened.
     """
-    return _format(Path(path)).read(Path(path))
+    return to_axes(_format(Path(path)).read(Path(path)), WORLD)
+
+
+def write(table: SplatTable, path: str | Path) -> None:
+    """Write splats; the name's ending tells the format. What it cannot hold is refused.
+
+    Raises:
+      UserError: an unknown suffix, a format that is only read, or one that cannot hold the
+        spherical harmonics or the antialiased flag of these splats.
+      OSError: the folder does not exist or cannot be written.
+    """
+    path, found = Path(path), _format(Path(path))
+    if found.write is None:
+        raise UserError(f"{path}: this format is only read. Written are {', '.join(writable())}.")
+    lost = losses(table, found)
+    if lost:
+        raise UserError(f"{path} cannot hold {' and '.join(lost)}. xpr convert can drop that: --sh-degree, --drop-antialiased.")
+    found.write(to_axes(table, found.axes or WORLD), path)
+
+
+def losses(table: SplatTable, target: Format) -> list[str]:
+    """What a format cannot hold of these splats, in words."""
+    lost = []
+    if table.sh_degree > target.sh_degree:
+        lost.append(f"SH degree {table.sh_degree} (at most {target.sh_degree})")
+    if table.antialiased and not target.tagged:
+        lost.append("the antialiased flag")
+    return lost
+
+
+def writable() -> list[str]:
+    """The endings of the formats that are written."""
+    return [end for end, known in FORMATS.items() if known.write is not None]
 
 
 def load(path: str | Path) -> Gaussian3D:
@@ -63,10 +133,10 @@ def save(scene: Primitive, path: str | Path) -> None:
     """Write a scene of 3D Gaussians; the suffix names the format.
 
     Raises:
-      UserError: an unknown suffix, or a scene of another method.
+      UserError: a scene of another method, or as `write`.
       OSError: the folder does not exist or cannot be written.
     """
-    _format(Path(path)).write(from_scene(scene), Path(path))
+    write(from_scene(scene), path)
 
 
 def to_scene(table: SplatTable) -> Gaussian3D:
@@ -96,7 +166,7 @@ def from_scene(scene: Primitive) -> SplatTable:
 
 
 def _format(path: Path) -> Format:
-    found = FORMATS.get(path.suffix.lower())
+    found = format_of(path)
     if found is None:
         raise UserError(
             f"{path} has the suffix {path.suffix!r}, expected one of {', '.join(FORMATS)}."

@@ -15,6 +15,7 @@ from plyfile import PlyData, PlyElement, PlyParseError
 from xpr import sh
 from xpr.errors import DataError
 from xpr.files import atomic_write
+from xpr.io.compressed_ply import read_compressed
 from xpr.io.ply_header import Layout, read_layout
 from xpr.io.pointcloud import colors_of, shapes_from_spacing
 from xpr.io.table import SplatTable
@@ -35,12 +36,14 @@ def read_ply(path: Path) -> SplatTable:
     of the result says how many, and what else was ignored.
 
     Raises:
-      DataError: no .ply, a mesh, a compressed or a 2DGS file, truncated, or properties missing.
+      DataError: no .ply, a mesh or a 2DGS file, truncated, or properties missing.
       OSError: the file cannot be opened.
     """
     layout = read_layout(path)
     _refuse_other_kinds(path, layout)
     antialiased, notes = _render_mode(path, layout)
+    if "chunk" in layout.counts:
+        return read_compressed(path, antialiased).noted(*notes)
     ignored = sorted(p for p in layout.properties if p not in KNOWN and not _is_rest(p))
     if ignored:
         notes += (f"ignored the properties {', '.join(ignored)}",)
@@ -86,16 +89,11 @@ def _refuse_other_kinds(path: Path, layout: Layout) -> None:
             f"{path} is a mesh (it has {layout.counts['face']:,} faces), expected splats or a "
             "point cloud. Sample points of it first."
         )
-    if "chunk" in layout.counts:
-        raise DataError(
-            f"{path} is a compressed .ply (element 'chunk'), which is not supported yet. Convert "
-            "it to an ordinary .ply with the tool that wrote it."
-        )
     if "vertex" not in layout.counts:
         listed = ", ".join(layout.counts) or "none"
         raise DataError(f"{path} has no element 'vertex' (elements: {listed}): no splats to read.")
     missing = [name for name in "xyz" if name not in layout.properties]
-    if missing:
+    if missing and "chunk" not in layout.counts:
         raise DataError(f"{path} lacks the vertex properties {', '.join(missing)}.")
 
 
@@ -141,11 +139,11 @@ def _table(path: Path, columns: Columns, antialiased: bool, notes: tuple[str, ..
     if not missing:
         log_scale, quat = _stack(columns, SHAPE[1:4]), _stack(columns, SHAPE[4:])
         return SplatTable(
-            mean, quat, log_scale, columns["opacity"], sh0, shN, antialiased, notes
+            mean, quat, log_scale, columns["opacity"], sh0, shN, antialiased, notes=notes
         ).finite()
     blank = np.zeros_like(mean)
     quat = np.tile(np.array([1, 0, 0, 0], np.float32), (len(mean), 1))
-    cloud = SplatTable(mean, quat, blank, blank[:, 0], sh0, shN, antialiased, notes)
+    cloud = SplatTable(mean, quat, blank, blank[:, 0], sh0, shN, antialiased, notes=notes)
     return shapes_from_spacing(cloud.finite())
 
 

@@ -26,7 +26,7 @@ def admit(scene: Primitive, camera: Camera) -> tuple[Primitive, Camera]:
     _check_lengths(scene)
     dtype = dtype_of(scene)
     scene = jax.tree.map(lambda leaf: leaf.astype(dtype) if _is_floating(leaf) else leaf, scene)
-    camera = jax.tree.map(lambda leaf: jnp.asarray(leaf).astype(dtype), camera)
+    camera = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), camera)
     _check_camera(camera)
     return scene, camera
 
@@ -53,7 +53,7 @@ def admit_extras(
     else:
         expect_shape("background", background, (3,), "Linear RGB.")
     if features is not None:
-        features = jnp.asarray(features).astype(dtype)
+        features = jnp.asarray(features, dtype)
         expect_shape("features", features, (n, "F"), "One row per primitive.")
     if alive is not None:
         alive = jnp.asarray(alive).astype(bool)

@@ -76,7 +76,7 @@ def anatomy(splats: Splat) -> Anatomy:
             raise TypeError(
                 f"{name} has shape {leaf.shape[1:]}, expected a scalar. Use Vec2, Vec3 or a tuple."
             )
-    scalar = jax.ShapeDtypeStruct((), paths[0][1].dtype)
+    scalar: Any = jax.ShapeDtypeStruct((), paths[0][1].dtype)
     ray = Ray(Vec2(scalar, scalar), Vec3(scalar, scalar, scalar), Vec3(scalar, scalar, scalar))
     n = len(paths)
     has_depth = [False]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 
 from xpr.camera import Camera
 from xpr.types import Array, Primitive, Projected
@@ -27,7 +28,7 @@ class Survey(NamedTuple):
     seen: Array
 
 
-class Order(NamedTuple):
+class Order(struct.PyTreeNode):
     """The visible primitives, nearest first.
 
     Attributes:

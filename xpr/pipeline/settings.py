@@ -19,14 +19,18 @@ class Settings:
       loops: independent loops over batches; XLA runs them on as many cores.
     """
 
-    tile_size: int = 16
+    tile_size: int = 8
     batch: int = 16
     chunk: int = 32
     loops: int = 1
 
     @classmethod
     def for_this_machine(cls) -> Settings:
-        """The measured choice for the default device's platform."""
+        """The measured choice for the default device's platform.
+
+        On two cores, forward and backward: the fox at 135x240 with 10,000 splats takes 32 ms with
+        tiles of 8 px and 58 ms with 16 (batches of 16 and 8), `garden` at 648x420 638 and 594 ms.
+        """
         if jax.default_backend() == "cpu":
             return cls(loops=min(os.cpu_count() or 1, 8))
-        return cls(batch=256)
+        return cls(tile_size=16, batch=256)

@@ -100,7 +100,7 @@ def _read(path: Path) -> dict[str, Any]:
         settings = json.loads(path.read_text())
     except FileNotFoundError:
         raise DataError(f"{path} does not exist, expected the settings of a run.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is no JSON: {error}. Restore it or train anew.") from error
     if not isinstance(settings, dict):
         raise DataError(f"{path} holds a {type(settings).__name__}, expected a JSON object.")

@@ -106,6 +106,8 @@ def fit(
       KeyboardInterrupt: Ctrl-C; a checkpoint was saved and the message says how to go on.
     """
     config.check()
+    if stop_after is not None and stop_after < 1:
+        raise UserError(f"stop_after is {stop_after}, expected a step from 1 to {config.steps}.")
     if not dataset.train:
         raise UserError("the dataset has no training views, expected at least one.")
     folder = _open(out, resume, config)

@@ -25,7 +25,7 @@ LEAST_COLOR = 1 / 255  # a splat darker than black would have no gradient to bri
 MIN_SPACING = 1e-7  # world units, where points coincide
 NEIGHBOURS = 3
 LONE_SPACING = 0.01  # of the extent, for a single point
-OPACITY, SHRINK = 0.5, 0.1  # of the first splats, as the MCMC paper starts
+OPACITY, SHRINK = 0.5, 0.5  # of the first splats; the paper shrinks to 0.1, which a short run pays for
 
 
 def initial_scene(

@@ -56,9 +56,14 @@ def ssim(render: Array, target: Array, mask: Array | np.ndarray | None = None) -
     a, b = (jnp.moveaxis(image, -1, 0) for image in (render, target))
     # With s = a + b and d = a - b, 2 cov(a, b) + var(a) + var(b) = var(s), and d is small where it
     # counts: each factor is 1 minus a share of d, and float32 does not cancel.
-    planes = jnp.concatenate([a + b, a - b, (a + b) ** 2, (a - b) ** 2])
-    sum_mean, mean, sum_square, square = jnp.split(_blur(planes), 4)
-    sum_variance, variance = sum_square - sum_mean**2, square - mean**2
+    center = jax.lax.stop_gradient(jnp.mean(a + b))
+    s, d = a + b - center, a - b
+    near_mean, mean, sum_square, square = jnp.split(_blur(jnp.concatenate([s, d, s * s, d * d])), 4)
+    # Nor does var(s), taken about its mean; at the border the window holds less than all of it.
+    held = jnp.asarray(_held(*a.shape[1:]), a.dtype)
+    sum_mean = near_mean + center * held
+    outside = center * (1 - held) * (2 * near_mean + center * held)
+    sum_variance, variance = sum_square - near_mean**2 + outside, square - mean**2
     luminance = 1 - 2 * mean**2 / (sum_mean**2 + mean**2 + 2 * C1)
     contrast = 1 - 2 * variance / (sum_variance + variance + 2 * C2)
     return masked_mean(jnp.moveaxis(luminance * contrast, 0, -1), mask)
@@ -90,6 +95,12 @@ def masked_mean(values: Array, mask: Array | np.ndarray | None) -> Array:
         return jnp.mean(values)
     kept = jnp.sum(jnp.where(mask[..., None], values, 0))
     return kept / jnp.maximum(jnp.sum(mask) * values.shape[-1], 1)
+
+
+def _held(height: int, width: int) -> np.ndarray:
+    """The share of the window that lies inside an image, at each pixel. [H, W]."""
+    rows, columns = (np.convolve(np.ones(n), WINDOW)[RADIUS:-RADIUS] for n in (height, width))
+    return np.outer(rows, columns)
 
 
 def _blur(planes: Array) -> Array:

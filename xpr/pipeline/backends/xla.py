@@ -69,7 +69,8 @@ def composite(frame: Frame) -> Layers:
     how = lift(frame.splats, anatomy, grid.tile_size)
     recipe = Recipe(grid, frame.settings, frame.splats.blend, how)
     inputs = Inputs(anatomy.pack(frame.splats), frame.constants(), _rays(frame))
-    *constants, varying, transmittance = _composite(recipe, inputs, frame.pairs)
+    blended: Any = _composite(recipe, inputs, frame.pairs)
+    *constants, varying, transmittance = blended
     color, depth, features = (grid.to_image(tiles) for tiles in constants)
     transmittance = grid.to_image(transmittance[:, None])[..., 0]
     return assemble(frame, (color, depth, features), grid.to_image(varying), transmittance)
@@ -83,7 +84,7 @@ def _rays(frame: Frame) -> tuple[Vec3, Vec3] | None:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _composite(recipe: Recipe, inputs: Inputs, pairs: Pairs) -> tuple[Array, ...]:
+def _composite(recipe: Recipe, inputs: Inputs, pairs: Pairs) -> Any:
     """Blended constants [T, n, P] each, varying channels [T, v, P], transmittance [T, P]."""
     return _forward(recipe, inputs, pairs)
 
@@ -322,9 +323,7 @@ def _is_zero(cotangent: Any) -> bool:
 
 
 def _instantiate(cotangent: Any) -> Array:
-    if isinstance(cotangent, jax.custom_derivatives.SymbolicZero):
-        return jnp.zeros(cotangent.shape, cotangent.dtype)
-    return cotangent
+    return jnp.zeros(cotangent.shape, cotangent.dtype) if _is_zero(cotangent) else cotangent
 
 
 def _no_channel(inputs: Inputs) -> Array:

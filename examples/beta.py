@@ -8,13 +8,11 @@ Alpha = o (1 - q)^beta inside the ellipsoid q <= 1, and nothing outside.
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import xpr
-from xpr.math import logit, quat_to_rotation
-from xpr.methods.screen import box, land
+from xpr.math import quat_to_rotation
+from xpr.methods.screen import outline, place
 
-CUBE = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
 WIDTH = 3.0  # the ellipsoid's half axis over the standard deviation of a like Gaussian
 
 
@@ -41,7 +39,7 @@ class Beta(xpr.Primitive):
     """Attributes: mean [3], quat [4], log_axis [3] (half axes, world units), log_beta [],
     logit_opacity [], color [3]."""
 
-    decaying = ("mean",)
+    size_field = "log_axis"
 
     mean: jax.Array
     quat: jax.Array
@@ -55,12 +53,8 @@ class Beta(xpr.Primitive):
         rows = tuple(xpr.Vec3.of(row) for row in rotation.T / axis[:, None])
         opacity, beta = jax.nn.sigmoid(self.logit_opacity), jnp.exp(self.log_beta)
         splat = BetaSplat(xpr.Vec3.of(self.mean), rows, beta, opacity, xpr.Vec3.of(self.color))
-        landing = land(self.mean + CUBE * axis @ rotation.T, camera)
-        low, high = jnp.min(landing.pixels, axis=0), jnp.max(landing.pixels, axis=0)
-        center, extent = box(low, high, landing, camera)
-        there = camera.to_camera(self.mean)
-        extent = jnp.where(camera.sees(there), extent, 0)
-        return xpr.Projected(splat, center, extent, camera.depth(there))
+        corners = outline(self.mean, rotation, axis, camera)
+        return xpr.Projected(splat, *place(self.mean, corners, camera))
 
     @classmethod
     def from_points(cls, points, colors, spacing, *, key, sh_degree=3):
@@ -76,10 +70,3 @@ class Beta(xpr.Primitive):
     def mass(self):
         scale = jnp.exp(self.log_axis) / WIDTH
         return xpr.Mass(jax.nn.sigmoid(self.logit_opacity), scale, quat_to_rotation(self.quat))
-
-    def reshaped(self, opacity, shrink):
-        log_axis = self.log_axis + jnp.log(shrink)
-        return self.replace(logit_opacity=logit(opacity), log_axis=log_axis)
-
-    def moved(self, offset):
-        return self.replace(mean=self.mean + offset)

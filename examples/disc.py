@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 import xpr
 from xpr.math import logit, quat_to_rotation
-from xpr.methods.screen import box, land
+from xpr.methods.screen import place
 
 REACH = 3.4  # sigmas: exp(-REACH**2 / 2) is below the least alpha, 1/255
 EDGE = 1e-6  # of the cosine between ray and plane: the disc seen edge on
@@ -38,8 +38,6 @@ class DiscSplat(xpr.Splat):
 class Disc(xpr.Primitive):
     """Attributes: mean [3], quat [4], log_scale [2] (world units), logit_opacity [], color [3]."""
 
-    decaying = ("mean",)
-
     mean: jax.Array
     quat: jax.Array
     log_scale: jax.Array
@@ -52,12 +50,8 @@ class Disc(xpr.Primitive):
         opacity = jax.nn.sigmoid(self.logit_opacity)
         splat = DiscSplat(*vectors, opacity, xpr.Vec3.of(self.color))
         a, b = REACH * u * scale[0], REACH * v * scale[1]
-        landing = land(self.mean + jnp.stack([a + b, a - b, b - a, -a - b]), camera)
-        low, high = jnp.min(landing.pixels, axis=0), jnp.max(landing.pixels, axis=0)
-        center, extent = box(low, high, landing, camera)
-        there = camera.to_camera(self.mean)
-        extent = jnp.where(camera.sees(there), extent, 0)
-        return xpr.Projected(splat, center, extent, camera.depth(there))
+        corners = self.mean + jnp.stack([a + b, a - b, b - a, -a - b])
+        return xpr.Projected(splat, *place(self.mean, corners, camera))
 
     @classmethod
     def from_points(cls, points, colors, spacing, *, key, sh_degree=3):
@@ -72,10 +66,3 @@ class Disc(xpr.Primitive):
     def mass(self):
         scale = jnp.append(jnp.exp(self.log_scale), 0)
         return xpr.Mass(jax.nn.sigmoid(self.logit_opacity), scale, quat_to_rotation(self.quat))
-
-    def reshaped(self, opacity, shrink):
-        log_scale = self.log_scale + jnp.log(shrink)
-        return self.replace(logit_opacity=logit(opacity), log_scale=log_scale)
-
-    def moved(self, offset):
-        return self.replace(mean=self.mean + offset)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 import xpr
 from xpr.math import logit
+from xpr.methods.screen import outline, place
 
 REACH = 3.4  # sigmas: exp(-REACH**2 / 2) is below the least alpha, 1/255
 
@@ -29,7 +30,7 @@ class SphereSplat(xpr.Splat):
 class Sphere(xpr.Primitive):
     """Attributes: center [3] and log_radius [] in world units, logit_opacity [], color [3]."""
 
-    decaying = ("center",)
+    position_field, size_field = "center", "log_radius"
 
     center: jax.Array
     log_radius: jax.Array
@@ -37,18 +38,10 @@ class Sphere(xpr.Primitive):
     color: jax.Array
 
     def project(self, camera):
-        there, radius = camera.to_camera(self.center), jnp.exp(self.log_radius)
-        seen = camera.sees(there)
-        there = jnp.where(seen, there, jnp.array([0, 0, 1], there.dtype))
-        opacity = jax.nn.sigmoid(self.logit_opacity)
+        radius, opacity = jnp.exp(self.log_radius), jax.nn.sigmoid(self.logit_opacity)
         splat = SphereSplat(xpr.Vec3.of(self.center), radius, opacity, xpr.Vec3.of(self.color))
-        # Off the axis a sphere's image is longer than f r / z, and its centre moves outwards.
-        reach = REACH * radius
-        depth = jnp.maximum(there[2] - reach, camera.near)
-        stretch = jnp.sum(jnp.abs(there)) / depth
-        focal = jnp.array([camera.K[0, 0], camera.K[1, 1]])
-        extent = jnp.where(seen, focal * reach / depth * stretch, 0)
-        return xpr.Projected(splat, camera.to_pixel(there), extent, camera.depth(there))
+        corners = outline(self.center, jnp.eye(3), REACH * jnp.full(3, radius), camera)
+        return xpr.Projected(splat, *place(self.center, corners, camera))
 
     @classmethod
     def from_points(cls, points, colors, spacing, *, key, sh_degree=3):
@@ -58,14 +51,3 @@ class Sphere(xpr.Primitive):
     @classmethod
     def learning_rates(cls, extent):
         return cls(center=1.6e-4 * extent, log_radius=5e-3, logit_opacity=5e-2, color=2.5e-3)
-
-    def mass(self):
-        radius = jnp.exp(self.log_radius)
-        return xpr.Mass(jax.nn.sigmoid(self.logit_opacity), jnp.full(3, radius), jnp.eye(3))
-
-    def reshaped(self, opacity, shrink):
-        log_radius = self.log_radius + jnp.log(shrink)
-        return self.replace(logit_opacity=logit(opacity), log_radius=log_radius)
-
-    def moved(self, offset):
-        return self.replace(center=self.center + offset)

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xpr import io
 from xpr.camera import Camera
-from xpr.io.scenes import load_scene, save_scene
 from xpr.pipeline.anatomy import anatomy
 from xpr.pipeline.capacity import Capacity
 from xpr.pipeline.order import project
@@ -221,8 +221,8 @@ def _mass(ready: Bench) -> str | None:
 def _file(ready: Bench) -> str | None:
     with tempfile.TemporaryDirectory() as folder, jax.enable_x64(False):
         path = Path(folder) / "scene.ply"
-        save_scene(ready.scene, path)
-        back = load_scene(path, type(ready.scene))
+        io.save(ready.scene, path)
+        back = io.load(path, type(ready.scene))
     for name in _fields(ready.scene):
         if not np.array_equal(getattr(back, name), np.float32(getattr(ready.scene, name))):
             return f"{name!r} is not the same after saving and loading a .ply."

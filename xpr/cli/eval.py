@@ -19,11 +19,10 @@ class Eval:
 
     def run(self) -> None:
         """Print the table."""
-        from xpr import methods
+        from xpr import io, methods
         from xpr.cli.train import scores
         from xpr.data import load
         from xpr.errors import DataError
-        from xpr.io.scenes import load_scene
         from xpr.train.config import TrainConfig
         from xpr.train.evaluate import evaluate
         from xpr.train.folder import RunFolder
@@ -36,5 +35,5 @@ class Eval:
                 f"Finish it with: xpr train --resume {self.folder}"
             )
         dataset = load(Path(config.data), downscale=config.downscale)
-        scene = load_scene(folder.splats, methods.load(config.method))
+        scene = io.load(folder.splats, methods.load(config.method))
         Console().print(scores(evaluate(scene, dataset)))

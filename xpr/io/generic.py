@@ -18,11 +18,9 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
-from plyfile import PlyData, PlyElement, PlyParseError
 
 from xpr.errors import DataError, UserError
-from xpr.files import atomic_write
-from xpr.io.ply_header import Layout, read_layout
+from xpr.io.ply_header import Layout, read_layout, read_vertices, write_vertices
 from xpr.types import Primitive, count
 
 P = TypeVar("P", bound=Primitive)
@@ -46,9 +44,7 @@ def write_generic(scene: Primitive, path: Path) -> None:
     comments = [f"{MARK} primitive {type(scene).__name__}"]
     comments += [f"{MARK} field {k} {' '.join(map(str, v.shape[1:]))}" for k, v in arrays.items()]
     comments += [f"{MARK} setting {k} {json.dumps(v)}" for k, v in settings.items()]
-    with atomic_write(path) as temporary:
-        vertex = PlyElement.describe(rows, "vertex")
-        PlyData([vertex], byte_order="<", comments=comments).write(str(temporary))
+    write_vertices(path, rows, comments)
 
 
 def read_generic(path: Path, method: type[P]) -> P:
@@ -58,31 +54,32 @@ def read_generic(path: Path, method: type[P]) -> P:
       DataError: another primitive's file, or not its fields.
       OSError: the file cannot be opened.
     """
-    layout = read_layout(path)
-    told = _told(layout)
+    told = _told(read_layout(path))
     have = next(iter(told.get("primitive", {})), "no xpr primitive")
     if have != method.__name__:
         raise DataError(f"{path} holds {have}, expected {method.__name__}. Name its --method.")
-    shapes = {name: tuple(map(int, words.split())) for name, words in told.get("field", {}).items()}
-    settings = {name: json.loads(words) for name, words in told.get("setting", {}).items()}
     known = {field.name for field in dataclasses.fields(method)}
-    if known != shapes.keys() | settings.keys():
-        odd = ", ".join(sorted(known ^ (shapes.keys() | settings.keys())))
+    kept = told.get("field", {}).keys() | told.get("setting", {}).keys()
+    if known != kept:
         raise DataError(
-            f"{path} was written by another version of {method.__name__} ({odd} differ). "
-            "Train anew, or use the version that wrote it."
+            f"{path} was written by another version of {method.__name__} "
+            f"({', '.join(sorted(known ^ kept))} differ). Train anew, or use the version that wrote it."
         )
+    rows = read_vertices(path)
     try:
-        rows = PlyData.read(str(path))["vertex"].data
-        fields = {name: _field(rows, name, shape) for name, shape in shapes.items()}
-    except (PlyParseError, ValueError) as error:
-        raise DataError(f"{path} is damaged or truncated: {error}.") from error
+        settings = {name: json.loads(words) for name, words in told.get("setting", {}).items()}
+        fields = {
+            name: _field(rows, name, tuple(map(int, words.split())))
+            for name, words in told.get("field", {}).items()
+        }
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"{path} is damaged: {error}.") from error
     return method(**fields, **settings)
 
 
-def is_generic(path: Path) -> bool:
-    """Whether a .ply file says that `write_generic` wrote it."""
-    return "primitive" in _told(read_layout(path))
+def primitive_in(layout: Layout) -> str | None:
+    """The class whose scene a file says it holds; None where `write_generic` did not write it."""
+    return next(iter(_told(layout).get("primitive", {})), None)
 
 
 def _told(layout: Layout) -> dict[str, dict[str, str]]:

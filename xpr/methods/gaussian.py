@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from xpr.camera import Camera
-from xpr.math import logit, quat_to_rotation
+from xpr.math import logit
 from xpr.methods.appearance import bands, harmonics, view_color
-from xpr.types import Array, Mass, Primitive
+from xpr.types import Array, Primitive
 
 MIN_SPACING = 1e-7  # duplicate points still get a finite log-scale
 
@@ -46,7 +46,7 @@ class RawGaussian(Primitive, abc.ABC):
       shN: [K - 1, 3] the higher coefficients, K = (degree + 1)^2.
     """
 
-    decaying: ClassVar[tuple[str, ...]] = ("mean",)
+    rotation_field: ClassVar[str] = "quat"
 
     mean: Array
     quat: Array
@@ -89,21 +89,6 @@ class RawGaussian(Primitive, abc.ABC):
             sh0=2.5e-3,  # pyright: ignore[reportArgumentType]
             shN=2.5e-3 / 20,  # pyright: ignore[reportArgumentType]
         )
-
-    def mass(self) -> Mass:
-        """Its own opacity, scale and axes."""
-        opacity = jax.nn.sigmoid(self.logit_opacity)
-        return Mass(opacity, jnp.exp(self.log_scale), quat_to_rotation(self.quat))
-
-    def reshaped(self, opacity: Array, shrink: Array) -> Self:
-        """With another opacity and `shrink` times its size."""
-        return self.replace(
-            logit_opacity=logit(opacity), log_scale=self.log_scale + jnp.log(shrink)
-        )
-
-    def moved(self, offset: Array) -> Self:
-        """Shifted by `offset` [3]."""
-        return self.replace(mean=self.mean + offset)
 
     def active(self, degree: Array) -> Self:
         """With the harmonics above `degree` left out."""

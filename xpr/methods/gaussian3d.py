@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -98,8 +96,6 @@ class Gaussian3D(RawGaussian):
       antialiased: opacity compensates the screen-space blur. Static.
       eps2d: px^2 added to the projected variance. Static.
     """
-
-    starts_small: ClassVar[bool] = True
 
     antialiased: bool = struct.field(pytree_node=False, default=False)
     eps2d: float = struct.field(pytree_node=False, default=0.3)

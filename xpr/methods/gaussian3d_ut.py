@@ -1,7 +1,9 @@
 """3D Gaussian unscented transform (Wu et al. 2025, https://arxiv.org/abs/2412.12507).
 
 A Gaussian is met along the ray itself, so that any lens and a rolling shutter are exact. Only its
-box on the image is approximated, by projecting seven points instead of linearising the lens.
+box on the image is approximated, by projecting seven points instead of linearising the lens. That
+is too tight for wide Gaussians nearby; the box here holds their outline as well, which bounds it
+strictly where the lens keeps lines straight.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from flax import struct
 from xpr.camera import Camera
 from xpr.math import quat_to_rotation
 from xpr.methods.gaussian import Gaussian, RawGaussian
-from xpr.methods.screen import Landing, box, land
+from xpr.methods.screen import Landing, box, land, outline
 from xpr.types import Array, Blend, Hit, Projected, Ray, Splat, Vec3
 
 BETA = 2.0  # of the unscented transform; its kappa is 0
@@ -80,12 +82,6 @@ class GsplatSplat(RaySplat):
 SPLATS: dict[str, type[RaySplat]] = {"3dgrut": PublishedSplat, "gsplat": GsplatSplat}
 
 
-def axes(gaussian: Gaussian) -> Array:
-    """[6, 3] one standard deviation along each axis, to either side, world units."""
-    scaled = (quat_to_rotation(gaussian.quat) * gaussian.scale).T
-    return jnp.concatenate([scaled, -scaled])
-
-
 def unscented(gaussian: Gaussian, camera: Camera, spread: float) -> tuple[Array, Array, Landing]:
     """Mean [2] px and covariance [2, 2] px^2 of the Gaussian on the image, and its sigma points.
 
@@ -97,9 +93,9 @@ def unscented(gaussian: Gaussian, camera: Camera, spread: float) -> tuple[Array,
       camera: any lens.
       spread: alpha of the transform: the points lie sqrt(3) alpha standard deviations out.
     """
-    step = math.sqrt(3) * spread
-    center = gaussian.mean[None]
-    landing = land(jnp.concatenate([center, center + step * axes(gaussian)]), camera)
+    axes = (quat_to_rotation(gaussian.quat) * gaussian.scale).T
+    steps = math.sqrt(3) * spread * jnp.concatenate([jnp.zeros((1, 3)), axes, -axes])
+    landing = land(gaussian.mean + steps, camera)
     weight = 1 / (6 * spread**2)
     offsets = landing.pixels[1:] - landing.pixels[0]
     shift = weight * jnp.sum(offsets, axis=0)
@@ -143,10 +139,11 @@ class Gaussian3DUT(RawGaussian):
         mean, covariance, landing = unscented(gaussian, camera, self.spread)
         reach = jnp.sqrt(2 * jnp.log(jnp.maximum(gaussian.opacity / RaySplat.blend.alpha_min, 1)))
         half = reach * jnp.sqrt(jnp.diag(covariance) + self.eps2d)
-        tips = land(gaussian.mean + reach * axes(gaussian), camera)
-        low = jnp.minimum(mean - half, jnp.min(tips.pixels, axis=0))
-        high = jnp.maximum(mean + half, jnp.max(tips.pixels, axis=0))
-        center, extent = box(low, high, tips, camera)
+        rotation = quat_to_rotation(gaussian.quat)
+        corners = land(outline(gaussian.mean, rotation, reach * gaussian.scale, camera), camera)
+        low = jnp.minimum(mean - half, jnp.min(corners.pixels, axis=0))
+        high = jnp.maximum(mean + half, jnp.max(corners.pixels, axis=0))
+        center, extent = box(low, high, corners, camera)
         there = camera.to_camera(gaussian.mean)
         kept = camera.sees(there) & jnp.any(landing.within(camera, MARGIN)) & (reach > 0)
         return center, jnp.where(kept, extent, 0), camera.depth(there)

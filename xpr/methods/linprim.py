@@ -16,12 +16,11 @@ import jax.numpy as jnp
 from xpr.camera import Camera
 from xpr.math import logit, quat_to_rotation
 from xpr.methods.appearance import bands, harmonics, view_color
-from xpr.methods.screen import box, land
+from xpr.methods.screen import land, place
 from xpr.types import Array, Blend, Hit, Mass, Primitive, Projected, Ray, Splat, Vec3
 
 OPAQUE = 0.99  # alpha of the shortest full chord of a solid of opacity 1
 GAUSSIAN = 2.6  # a distance plays a Gaussian's standard deviation times this
-BLUR = 3 * 0.1**0.5  # px: three deviations of the 2D kernel, by which the box grows
 SAMPLING = 0.2**0.5  # px, of the 3D filter (Mip-Splatting)
 NEAREST = 0.2  # world units: nearer than this no camera samples a solid
 MARGIN = 0.15  # of the image: how far outside a camera still samples a solid
@@ -87,7 +86,6 @@ class LinPrim(Primitive, abc.ABC):
         the solid (Mip-Splatting's 3D filter). Not learned: see `refreshed`.
     """
 
-    decaying: ClassVar[tuple[str, ...]] = ("mean",)
     distances: ClassVar[int]
 
     mean: Array
@@ -124,13 +122,7 @@ class LinPrim(Primitive, abc.ABC):
         density = -jnp.log1p(-OPAQUE * opacity) / (2 * jnp.min(self.reach()))
         color = view_color(self.sh0, self.shN, self.mean, camera)
         record = self.solid(Vec3.of(self.mean), frame, density, Vec3.of(color))
-        landing = land(self.mean + self.vertices() @ frame.T, camera)
-        low, high = jnp.min(landing.pixels, axis=0), jnp.max(landing.pixels, axis=0)
-        center, extent = box(low - BLUR, high + BLUR, landing, camera)
-        there = camera.to_camera(self.mean)
-        return Projected(
-            record, center, jnp.where(camera.sees(there), extent, 0), camera.depth(there)
-        )
+        return Projected(record, *place(self.mean, self.mean + self.vertices() @ frame.T, camera))
 
     @classmethod
     def from_points(
@@ -170,10 +162,6 @@ class LinPrim(Primitive, abc.ABC):
     def reshaped(self, opacity: Array, shrink: Array) -> Self:
         """With another opacity and `shrink` times its size."""
         return self.replace(logit_opacity=logit(opacity), distance=self.distance * shrink)
-
-    def moved(self, offset: Array) -> Self:
-        """Shifted by `offset` [3]."""
-        return self.replace(mean=self.mean + offset)
 
     def active(self, degree: Array) -> Self:
         """With the harmonics above `degree` left out."""

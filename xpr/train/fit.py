@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from xpr import media, methods
+from xpr import io, media, methods
 from xpr.errors import UserError
-from xpr.io.scenes import save_scene
 from xpr.train.checkpoint import Checkpoints
 from xpr.train.config import TrainConfig
 from xpr.train.curve import save_curve
@@ -237,7 +236,7 @@ def _open(out: Path | None, resume: Path | None, config: TrainConfig) -> RunFold
 
 def _write(folder: RunFolder, result: Result, config: TrainConfig) -> None:
     try:
-        save_scene(result.scene, folder.splats)
+        io.save(result.scene, folder.splats)
     except UserError as error:
         result = dataclasses.replace(result, notes=(*result.notes, f"no .ply: {error}"))
     save_curve(folder.logged(), folder.curve)

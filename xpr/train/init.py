@@ -25,7 +25,10 @@ LEAST_COLOR = 1 / 255  # a splat darker than black would have no gradient to bri
 MIN_SPACING = 1e-7  # world units, where points coincide
 NEIGHBOURS = 3
 LONE_SPACING = 0.01  # of the extent, for a single point
-OPACITY, SHRINK = 0.5, 0.5  # of the first splats; the paper shrinks to 0.1, which a short run pays for
+OPACITY, SHRINK = (
+    0.5,
+    0.5,
+)  # of the first splats; the paper shrinks to 0.1, which a short run pays for
 
 
 def initial_scene(
@@ -55,8 +58,6 @@ def initial_scene(
         key=key,
         sh_degree=config.sh_degree,
     )
-    if not method.starts_small:
-        return scene
     return jax.vmap(lambda splat: splat.reshaped(jnp.float32(OPACITY), jnp.float32(SHRINK)))(scene)
 
 

@@ -1,6 +1,7 @@
 """3DGUT against gsplat's PyTorch reference in float64: boxes, rays, images, normals, gradients."""
 
 import contextlib
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from flax import struct
 from golden import absolute, load, relative
+from scenes import QUICK
 
 import xpr
 from xpr import lens, sh
@@ -108,10 +110,7 @@ def precision(bits):
     "bits, backend, case",
     [
         (32, "xla", "pinhole_global_dense_hitnormal"),
-        (64, "reference", "pinhole_global_dense_hitnormal"),
         (64, "xla", "pinhole_global_dense_hitnormal"),
-        (64, "xla", "opencv_global_dense"),
-        (64, "xla", "fisheye_global_dense"),
         (64, "xla", "ortho_global_dense"),
     ],
 )
@@ -121,7 +120,7 @@ def test_images_and_all_gradients_are_those_of_gsplat(bits, case, backend, share
         data = load(shared, f"gut_{case}", dtype)
         normals = "normals" in data
 
-        @jax.jit
+        @functools.partial(jax.jit, compiler_options=QUICK)
         def run(inputs, cotangents):
             found, pull = jax.vjp(
                 lambda inputs: render(case, inputs, data, backend=backend, normals=normals), inputs
@@ -149,11 +148,13 @@ def test_what_is_visible_is_what_gsplat_sees(case, shared, x64):
 
 
 def test_tiles_of_sixteen_show_what_one_tile_shows(shared, x64):
-    """The unscented box is no bound in theory; here it cuts nothing that is seen."""
+    """The box cuts nothing that is seen: it holds the outline beside the unscented transform's."""
     data = load(shared, "gut_pinhole_global_dense")
     inputs = {key: data[key] for key in INPUTS}
-    settings = xpr.Settings(tile_size=16)
-    image, alpha, _ = render("pinhole", inputs, data, backend="xla", settings=settings)
+    draw = functools.partial(
+        render, "pinhole", data=data, backend="xla", settings=xpr.Settings(tile_size=16)
+    )
+    image, alpha, _ = jax.jit(draw, compiler_options=QUICK)(inputs)
     assert absolute(image, data["image"]) < 1e-7
     assert absolute(alpha, data["alpha"]) < 1e-7
 

@@ -27,7 +27,7 @@ CAPACITY = Capacity(visible=16, intersections=256)
 SETTINGS = Settings(tile_size=8, batch=4, chunk=4, loops=1)
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 STEP, SLACK = 1e-5, 1e-4  # of finite differences in float64: the step, and the relative error
-FAINT = 2.0  # times the least alpha: what a box may cut off
+FAINT = 1 + 1e-9  # times the least alpha: what a box may cut off
 LEAST = 1e-7  # a slope below it is not compared
 STEPS = 50  # of the descent
 SHAKEN = 20  # steps away from the start

@@ -24,7 +24,7 @@ GAUSSIAN = 2.6  # a distance plays a Gaussian's standard deviation times this
 SAMPLING = 0.2**0.5  # px, of the 3D filter (Mip-Splatting)
 NEAREST = 0.2  # world units: nearer than this no camera samples a solid
 MARGIN = 0.15  # of the image: how far outside a camera still samples a solid
-SMALLEST, LARGEST = 1e-5, 0.5  # first distances, world units
+SMALLEST, LARGEST = 1e-5, 0.5  # world units, of the spacing that the first solids go by
 
 
 class Solid(Splat, abc.ABC):
@@ -128,13 +128,19 @@ class LinPrim(Primitive, abc.ABC):
     def from_points(
         cls, points: Array, colors: Array, spacing: Array, *, key: Array, sh_degree: int = 3
     ) -> Self:
-        """Solids as large as the spacing, turned at random. See `Primitive.from_points`."""
+        """Solids turned at random, that weigh as Gaussians as wide as the spacing.
+
+        The paper starts with distances of one spacing: short runs do not close the gaps. See
+        `Primitive.from_points`.
+        """
         n = len(points)
         sh0, shN = harmonics(colors, sh_degree)
         return cls(
             mean=points,
             quat=jax.random.normal(key, (n, 4), points.dtype),
-            distance=jnp.tile(jnp.clip(spacing, SMALLEST, LARGEST)[:, None], cls.distances),
+            distance=jnp.tile(
+                GAUSSIAN * jnp.clip(spacing, SMALLEST, LARGEST)[:, None], cls.distances
+            ),
             logit_opacity=jnp.full(n, logit(jnp.array(0.1))),
             sh0=sh0,
             shN=shN,

@@ -26,7 +26,7 @@ def rasterize(case, data, backend):
         rasterize_mode=mode,
         camera_model=model,
         radial_coeffs=jnp.zeros_like(data["Ks"][:, 0, :1].repeat(4, 1)) if "fish" in case else None,
-        capacity=xpr.Capacity(128, 2048),
+        capacity=xpr.Capacity(128, 8192),
         backend=backend,
     )
 

@@ -170,7 +170,7 @@ def test_compositing_and_its_gradients_are_those_of_gsplat(case, backend, shared
             xpr.Vec2.of(mean), xpr.Vec3.of(conic), jnp.log(opacity), xpr.Vec3.of(0 * conic)
         )
         boxes = rectangles(mean - radius, mean + radius, order.valid, grid)
-        pairs, _ = pair(record, boxes, grid, 2048)
+        pairs = pair(record, boxes, grid, 2048)
         frame = Frame(
             record, order.valid, opacity, values, pairs, camera, grid,
             anatomy(record), xpr.Settings(),

@@ -197,8 +197,8 @@ def test_a_run_of_two_views_a_step():
 
 
 def test_training_improves_the_held_out_views():
-    """From a grey cloud, 150 steps gain at least 4 dB."""
-    config = dataclasses.replace(QUICK, steps=150, save_every=1000)
+    """From a grey cloud, 400 steps gain at least 4 dB."""
+    config = dataclasses.replace(QUICK, steps=400, save_every=1000)
     first = fit(PHOTOS, config, stop_after=1)
     assert fit(PHOTOS, config).evaluation.psnr > first.evaluation.psnr + 4
 

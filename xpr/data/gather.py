@@ -69,7 +69,9 @@ def gather(shots: Sequence[Shot], folder: PhotoFolder) -> Gathered:
         rescaled.update(_rescaling(photo, sensor, folder.downscale))
         camera = sensor.camera(shot.viewmat, photo.delivered)
         if not all(np.isfinite(leaf).all() for leaf in (camera.viewmat, camera.K)):
-            raise DataError(f"{folder.root}: the camera of {shot.name} lies beyond float32's range.")
+            raise DataError(
+                f"{folder.root}: the camera of {shot.name} lies beyond float32's range."
+            )
         views.append(View(shot.name, camera, photo.path, mask))
     notes = [
         *_listing(repeated, "frames repeat a name and are skipped"),

@@ -115,7 +115,9 @@ def _check(path: Path, chunks: np.ndarray, rows: np.ndarray) -> None:
     missing += [name for name in PACKED if name not in _names(rows)]
     if missing:
         raise DataError(f"{path} lacks the properties {', '.join(missing)} of a compressed .ply.")
-    odd = [name for name in PACKED if rows.dtype[name].kind != "u" or rows.dtype[name].itemsize != 4]
+    odd = [
+        name for name in PACKED if rows.dtype[name].kind != "u" or rows.dtype[name].itemsize != 4
+    ]
     if odd:
         raise DataError(f"{path}: {odd[0]} is of type {rows.dtype[odd[0]]}, expected uint.")
     if len(chunks) != -(-len(rows) // CHUNK):
@@ -138,9 +140,7 @@ def _within(chunks: np.ndarray, names: tuple[str, ...], values: np.ndarray) -> n
     return (values - low) / np.where(high > low, high - low, 1)
 
 
-def _ends(
-    chunks: np.ndarray, names: tuple[str, ...], count: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _ends(chunks: np.ndarray, names: tuple[str, ...], count: int) -> tuple[np.ndarray, np.ndarray]:
     """The bounds [N, 3] that hold for each splat."""
     chunk = np.arange(count) // CHUNK
     low, high = (

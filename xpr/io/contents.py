@@ -100,5 +100,3 @@ class Cursor:
     def rows(self, dtype: str, count: int, width: int, what: str) -> np.ndarray:
         """The next values as [count, width]."""
         return self.take(dtype, count * width, what).reshape(count, width)
-
-

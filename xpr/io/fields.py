@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from xpr.errors import DataError
 
@@ -79,9 +79,8 @@ class Fields:
     def numbers(self, name: str, *, least: int = 0, most: int = 256) -> list[float]:
         """The list of finite numbers under `name`, from `least` to `most` long."""
         values = self.values.get(name)
-        if isinstance(values, list) and least <= len(values) <= most:
-            if all(_is_finite(value) for value in values):
-                return [float(value) for value in values]
+        if _is_list(values, least, most) and all(_is_finite(value) for value in values):
+            return [float(value) for value in values]
         length = f"{least}" if least == most else f"{least} to {most}"
         raise self.wrong(name, f"a list of {length} numbers")
 
@@ -105,6 +104,10 @@ class Fields:
             raise self.wrong(name, "a list of objects")
         for i, value in enumerate(values):
             yield Fields(self.path, f"{self.place}.{name}[{i}]", value)
+
+
+def _is_list(value: object, least: int, most: int) -> TypeGuard[list[Any]]:
+    return isinstance(value, list) and least <= len(value) <= most
 
 
 def _is_finite(value: Any) -> bool:

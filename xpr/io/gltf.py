@@ -187,7 +187,9 @@ def _document(table: SplatTable) -> tuple[dict[str, Any], bytes]:
         for i, v in enumerate(values.values())
     ]
     if len(table):
-        accessors[0] |= {name: getattr(table.mean, name)(axis=0).tolist() for name in ("min", "max")}
+        accessors[0] |= {
+            name: getattr(table.mean, name)(axis=0).tolist() for name in ("min", "max")
+        }
     primitive = {
         "mode": POINTS,
         "attributes": {name: i for i, name in enumerate(values)},

@@ -52,7 +52,9 @@ class Parts:
                 warnings.simplefilter("ignore", Image.DecompressionBombWarning)
                 with Image.open(io.BytesIO(data), formats=("WEBP",)) as picture:
                     width, height = picture.size
-                    check_growth(self.path, f"the picture {told(name)!r}", 4 * width * height, self.size)
+                    check_growth(
+                        self.path, f"the picture {told(name)!r}", 4 * width * height, self.size
+                    )
                     return np.asarray(picture)
         except DataError:
             raise
@@ -100,7 +102,9 @@ def archive(path: Path) -> Parts:
             with opened.open(entry) as file:
                 return file.read(entry.file_size)
         except ZIP_ERRORS as error:
-            raise DataError(f"{path}: the part {told(name)!r} is damaged: {told(error)}.") from error
+            raise DataError(
+                f"{path}: the part {told(name)!r} is damaged: {told(error)}."
+            ) from error
 
     return Parts(path, len(data), read)
 

@@ -28,8 +28,9 @@ AXES = "RUB"
 ANTIALIASED, EXTENDED = 0x1, 0x2  # flags
 COORDINATE_SYSTEM = 0xADBE0003  # the extension that names other axes, as a number from 1 on
 NAMED_AXES = (
-    "LDB RDB LUB RUB LDF RDF LUF RUF LFD RFD LFU RFU LBD RBD LBU RBU".split()
-)  # fmt: skip
+    *("LDB", "RDB", "LUB", "RUB", "LDF", "RDF", "LUF", "RUF"),
+    *("LFD", "RFD", "LFU", "RFU", "LBD", "RBD", "LBU", "RBU"),
+)
 COLOR_SCALE = 0.15  # of f_dc in 0..1
 QUAT_STEPS = 511 * np.sqrt(2)  # version 3: nine bits for up to sqrt(1/2)
 LARGEST_FIXED = (1 << 23) - 1
@@ -129,7 +130,9 @@ def _streams(path: Path, data: bytes, header: Header) -> bytes:
     import zstandard
 
     if header.contents < HEADER_BYTES[4]:
-        raise DataError(f"{path}: the streams' table starts at byte {header.contents}, in the header.")
+        raise DataError(
+            f"{path}: the streams' table starts at byte {header.contents}, in the header."
+        )
     cursor = Cursor(path, data, header.contents)
     table = cursor.rows("<u8", header.streams, 2, "the streams' table")
     expected = [size for size in header.sizes() if size]
@@ -221,7 +224,9 @@ def _pack(table: SplatTable, version: int) -> tuple[Header, list[bytes]]:
     largest, others = drop_largest(np.roll(unit_quats(table.quat), -1, axis=1))
     steps = np.rint(np.abs(others) * QUAT_STEPS).astype(np.uint32)
     fields = np.minimum(steps, 511) | np.where(others < 0, 512, 0).astype(np.uint32)
-    packed = largest.astype(np.uint32) << 30 | fields[:, 0] << 20 | fields[:, 1] << 10 | fields[:, 2]
+    packed = (
+        largest.astype(np.uint32) << 30 | fields[:, 0] << 20 | fields[:, 1] << 10 | fields[:, 2]
+    )
     parts = [
         fixed.reshape(-1, 1).view("u1")[:, :3].tobytes(),
         to_bytes(table.opacity).tobytes(),

@@ -26,7 +26,7 @@ class Settings:
 
     @classmethod
     def for_this_machine(cls) -> Settings:
-        """The measured choice for the default device's platform.
+        """The choice for the default device's platform, measured on CPUs only.
 
         On two cores, forward and backward: the fox at 135x240 with 10,000 splats takes 32 ms with
         tiles of 8 px and 58 ms with 16 (batches of 16 and 8), `garden` at 648x420 638 and 594 ms.

@@ -11,6 +11,7 @@ from xpr.cli import COMMANDS, info, main, render
 from xpr.cli.sources import CONFIG, SPLATS
 from xpr.io.table import SplatTable
 from xpr.paths import focus_point
+from xpr.train.config import TrainConfig
 
 
 def cloud(size=50, spread=1.0):
@@ -143,7 +144,7 @@ def test_info_of_an_empty_file_is_no_error(capsys, tmp_path):
 
 
 def test_info_of_a_run_is_that_of_its_splats(capsys, tmp_path, splats):
-    (tmp_path / CONFIG).write_text("{}")
+    TrainConfig().save(tmp_path / CONFIG)
     assert f"no {SPLATS} yet" in mistake(capsys, "info", tmp_path)
     splats.rename(tmp_path / SPLATS)
     assert main(["info", str(tmp_path)]) == 0
@@ -184,12 +185,12 @@ def test_render_writes_a_picture_of_the_first_view(capsys, tmp_path, splats):
     assert np.std(pixels[..., 0]) > 10
 
 
-def test_render_tells_what_was_dropped(capsys, tmp_path):
+def test_render_tells_what_was_dropped(caplog, tmp_path):
     table = cloud(size=1)
     table.mean[0] = np.nan
     io.FORMATS[".ply"].write(table, tmp_path / "a.ply")
     assert main(["render", str(tmp_path / "a.ply")]) == 2
-    assert "dropped 1 of 1 splats" in capsys.readouterr().err
+    assert "dropped 1 of 1 splats" in caplog.text
 
 
 def test_render_writes_a_video(tmp_path, splats):

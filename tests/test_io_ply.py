@@ -97,8 +97,8 @@ def test_a_scene_of_another_method_is_refused(tmp_path):
         quat: np.ndarray
 
     with pytest.raises(UserError, match=r"Blob cannot be saved.*logit_opacity"):
-        io.save(Blob(np.zeros((1, 3)), np.zeros((1, 4))), tmp_path / "a.ply")
-    assert not (tmp_path / "a.ply").exists()
+        io.save(Blob(np.zeros((1, 3)), np.zeros((1, 4))), tmp_path / "a.splat")
+    assert not (tmp_path / "a.splat").exists()
 
 
 def test_the_same_values_give_the_same_bytes(tmp_path):

@@ -14,6 +14,7 @@ LAYERS = (
     {"camera", "files", "lens", "media", "paths", "sh", "types"},
     {"methods", "pipeline"},
     {"arrays", "data", "distributed", "export", "io", "train", "world"},
+    {"check"},
     {"cli", "viewer", "__init__", "__main__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

@@ -14,7 +14,8 @@ from xpr.camera import Camera
 from xpr.errors import UserError, expect_shape
 from xpr.lens import Lens, OpenCV, OpenCVFisheye, Orthographic, Pinhole
 from xpr.math import normalize
-from xpr.methods.gaussian3d import Gaussian, splat
+from xpr.methods.gaussian import Gaussian
+from xpr.methods.gaussian3d import splat
 from xpr.pipeline.capacity import Capacity
 from xpr.pipeline.order import project
 from xpr.pipeline.render import Output, render

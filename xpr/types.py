@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from xpr.errors import UserError
+from xpr.math import logit, quat_to_rotation
 
 if TYPE_CHECKING:
     from xpr.camera import Camera
@@ -87,11 +88,13 @@ class Hit(NamedTuple):
       alpha: opacity along the ray, at least 0; the pipeline clamps it (`Blend`).
       color: linear RGB.
       depth: distance from the camera; None stands for the splat's sort key.
+      features: further values to blend as the colour is, such as a normal.
     """
 
     alpha: Array
     color: Vec3
     depth: Array | None = None
+    features: tuple[Array, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,10 +194,16 @@ class Primitive(struct.PyTreeNode, abc.ABC):
     """One optimisable primitive. A scene is the same class with a leading axis N.
 
     Attributes:
-      decaying: the fields whose learning rate decays over a run, usually the position.
+      position_field: names the position, world units. Its learning rate decays over a run.
+      size_field: names the logarithms of the sizes, [] or [3].
+      opacity_field: names the logit of the opacity.
+      rotation_field: names a quaternion that turns the sizes' axes; "" if they are the world's.
     """
 
-    decaying: ClassVar[tuple[str, ...]] = ()
+    position_field: ClassVar[str] = "mean"
+    size_field: ClassVar[str] = "log_scale"
+    opacity_field: ClassVar[str] = "logit_opacity"
+    rotation_field: ClassVar[str] = ""
 
     @abc.abstractmethod
     def project(self, camera: Camera) -> Projected:
@@ -223,16 +232,44 @@ class Primitive(struct.PyTreeNode, abc.ABC):
         raise _untrainable(cls, "learning_rates")
 
     def mass(self) -> Mass:
-        """What density control reads of this primitive."""
-        raise _untrainable(type(self), "mass")
+        """What density control reads of this primitive; by default its fields say it."""
+        scale = jnp.broadcast_to(jnp.exp(self._named("size_field")), 3)
+        rotation = jnp.eye(3, dtype=scale.dtype)
+        if self.rotation_field:
+            rotation = quat_to_rotation(self._named("rotation_field"))
+        return Mass(jax.nn.sigmoid(self._named("opacity_field")), scale, rotation)
 
     def reshaped(self, opacity: Array, shrink: Array) -> Self:
         """This primitive with another opacity [] and its size multiplied by `shrink` []."""
-        raise _untrainable(type(self), "reshaped")
+        size = self._named("size_field") + jnp.log(shrink)
+        return self.replace(**{self.opacity_field: logit(opacity), self.size_field: size})
 
     def moved(self, offset: Array) -> Self:
         """This primitive, moved by `offset` [3] in world units."""
-        raise _untrainable(type(self), "moved")
+        return self.replace(**{self.position_field: self._named("position_field") + offset})
+
+    def _named(self, role: str) -> Array:
+        """The field that plays a role."""
+        fields = [field.name for field in dataclasses.fields(self)]
+        name = getattr(self, role)
+        if name not in fields:
+            raise UserError(
+                f"{type(self).__name__}.{role} is {name!r}, expected one of its fields "
+                f"({', '.join(fields)}). Name it, or define mass(), reshaped() and moved()."
+            )
+        return getattr(self, name)
+
+    def refreshed(self, cameras: Sequence[Camera]) -> Self:
+        """This primitive with what it keeps of the training views brought up to date.
+
+        The trainer calls it before the first step and whenever density control has run; nothing
+        of it is differentiated.
+
+        Args:
+          cameras: the training views, those of one size and lens in one batch (leading axis C).
+        """
+        del cameras
+        return self
 
     def active(self, degree: Array) -> Self:
         """This primitive as the trainer shows it while it warms up.

@@ -14,6 +14,8 @@ COMMANDS = {
     "train": ("xpr.cli.train:Train", "train a scene on photographs"),
     "eval": ("xpr.cli.eval:Eval", "measure a trained scene on its held-out views"),
     "render": ("xpr.cli.render:Render", "render a trained scene as a video or a picture"),
+    "methods": ("xpr.cli.methods:Methods", "list the rendering methods that are known"),
+    "check": ("xpr.cli.check:Check", "try the contract of a primitive, your own or a known one"),
     "convert": ("xpr.cli.convert:Convert", "convert splats between file formats and frames"),
     "export": ("xpr.cli.export:Export", "write a compiled function that renders without xpr"),
     "info": ("xpr.cli.info:Info", "tell what a dataset or a splat file holds, and what is odd"),

@@ -19,7 +19,7 @@ class Eval:
 
     def run(self) -> None:
         """Print the table."""
-        from xpr import io
+        from xpr import io, methods
         from xpr.cli.train import scores
         from xpr.data import load
         from xpr.errors import DataError
@@ -35,4 +35,5 @@ class Eval:
                 f"Finish it with: xpr train --resume {self.folder}"
             )
         dataset = load(Path(config.data), downscale=config.downscale)
-        Console().print(scores(evaluate(io.load(folder.splats), dataset)))
+        scene = io.load(folder.splats, methods.load(config.method))
+        Console().print(scores(evaluate(scene, dataset)))

@@ -7,12 +7,15 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jax
 import numpy as np
 import tyro
 
 from xpr import io
-from xpr.cli.sources import existing, kinds, splat_file
+from xpr.cli.sources import existing, kinds, method_of, splat_file
 from xpr.errors import UserError
+from xpr.io.scenes import read_own
+from xpr.types import Primitive, count
 
 if TYPE_CHECKING:
     from xpr.data import Dataset
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 Facts = list[tuple[str, str]]
 
 QUANTILES = (1, 50, 99)  # per cent
+PERCENTS = "{} at " + " | ".join(f"{q} %" for q in QUANTILES)
 INVISIBLE = 1 / 255  # opacity below which a splat changes no 8-bit pixel
 NEEDLE = 100  # longest over second longest axis
 
@@ -36,6 +40,10 @@ class Info:
         path = existing(self.path)
         file = splat_file(path)
         if file is not None:
+            own = read_own(file, method_of(path))
+            if own is not None:
+                _show(str(file), scene_facts(own), [])
+                return
             table = io.read(file)
             _show(str(file), splat_facts(table), splat_oddities(table))
             return
@@ -55,13 +63,26 @@ def splat_facts(table: io.SplatTable) -> Facts:
         return facts
     low, high = table.mean.min(axis=0), table.mean.max(axis=0)
     inner = np.percentile(table.mean, QUANTILES[::2], axis=0)
-    percents = " | ".join(f"{q} %" for q in QUANTILES)
     return [
         *facts,
         ("bounding box", f"{_vector(low)} to {_vector(high)}"),
         ("98 % of it", f"{_vector(inner[0])} to {_vector(inner[1])}"),
-        (f"opacity at {percents}", _quantiles(table.opacity)),
-        (f"scale at {percents}", _quantiles(np.exp(table.log_scale))),
+        (PERCENTS.format("opacity"), _quantiles(table.opacity)),
+        (PERCENTS.format("scale"), _quantiles(np.exp(table.log_scale))),
+    ]
+
+
+def scene_facts(scene: Primitive) -> Facts:
+    """The same of a scene of another method, by what its primitives say of themselves."""
+    facts = [("method", type(scene).__name__), ("primitives", f"{count(scene):,}")]
+    if not count(scene):
+        return facts
+    mass = jax.vmap(lambda one: one.mass())(scene)
+    return [
+        *facts,
+        ("98 % of it", _box(np.asarray(getattr(scene, scene.position_field)))),
+        (PERCENTS.format("opacity"), _quantiles(np.asarray(mass.opacity))),
+        (PERCENTS.format("scale"), _quantiles(np.asarray(mass.scale))),
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,10 +12,11 @@ import numpy as np
 import tyro
 
 import xpr
-from xpr import io, paths
-from xpr.cli.sources import CONFIG, existing, is_run, splat_file
+from xpr import paths
+from xpr.cli.sources import CONFIG, existing, is_run, scene_in
 from xpr.errors import UserError
 from xpr.media import save_png, write_video
+from xpr.types import count
 
 CORE = (5, 95)  # per cent of the splats along each axis that a view without cameras centres on
 FIELD_OF_VIEW = 50.0  # degrees, of such a view
@@ -54,15 +54,12 @@ class Render:
             raise UserError(f"{self.output.parent} is no folder. Make it, or choose another -o.")
         if self.frames < 1 or self.fps < 1:
             raise UserError(f"{self.frames} frames at {self.fps} fps: both must be at least 1.")
-        file = splat_file(existing(self.source))
-        if file is None:
+        scene = scene_in(existing(self.source))
+        if scene is None:
             raise UserError(f"{self.source} is neither a run folder nor a splat file.")
-        table = io.read(file)
-        for note in table.notes:
-            print(f"xpr: note: {file}: {note}", file=sys.stderr)
-        if not len(table):
-            raise UserError(f"{file} holds no splats: there is nothing to render.")
-        cameras, scene = self.cameras(table.mean), io.to_scene(table)
+        if not count(scene):
+            raise UserError(f"{self.source} holds no splats: there is nothing to render.")
+        cameras = self.cameras(np.asarray(getattr(scene, scene.position_field)))
         background = jnp.asarray(self.background, jnp.float32)
         if self.output.suffix.lower() == ".png":
             save_png(self.output, next(film(scene, cameras[:1], background)))

@@ -117,28 +117,44 @@ def writable() -> list[str]:
     return [end for end, known in FORMATS.items() if known.write is not None]
 
 
-def load(path: str | Path) -> Gaussian3D:
-    """The scene in a splat file. What was odd about the file is logged as a warning.
+def load(path: str | Path, method: type[Primitive] | None = None) -> Primitive:
+    """The scene in a file. What was odd about the file is logged as a warning.
+
+    Args:
+      path: a splat file, or a .ply of any method.
+      method: the class of its primitives; by default what the file says, else 3D Gaussians. A 3DGS
+        file serves every method with the same fields, such as 3DGUT.
 
     Raises:
       UserError: an unknown suffix.
-      DataError: the file is not what its suffix says, or damaged.
+      DataError: the file is not what its suffix says, damaged, or of another method.
       OSError: the file cannot be opened.
     """
+    from xpr.io.scenes import read_own
+
+    own = read_own(Path(path), method)
+    if own is not None:
+        return own
     table = read(path)
     for note in table.notes:
         logger.warning("%s: %s", path, note)
-    return to_scene(table)
+    scene = to_scene(table)
+    if method is None or isinstance(scene, method):
+        return scene
+    return method(**{name: getattr(scene, name) for name in FIELDS})
 
 
 def save(scene: Primitive, path: str | Path) -> None:
-    """Write a scene of 3D Gaussians; the suffix names the format.
+    """Write a scene; the suffix names the format. A .ply holds any method, others 3D Gaussians.
 
     Raises:
       UserError: a scene of another method, or as `write`.
       OSError: the folder does not exist or cannot be written.
     """
-    write(from_scene(scene), path)
+    from xpr.io.scenes import write_own
+
+    if not write_own(scene, Path(path)):
+        write(from_scene(scene), path)
 
 
 def to_scene(table: SplatTable) -> Gaussian3D:
@@ -161,7 +177,7 @@ def from_scene(scene: Primitive) -> SplatTable:
     if missing:
         raise UserError(
             f"a scene of {type(scene).__name__} cannot be saved as a splat file: it has no "
-            f"{', '.join(sorted(missing))}. Splat files hold 3D Gaussians."
+            f"{', '.join(sorted(missing))}. Save it as .ply."
         )
     fields = [np.asarray(getattr(scene, name), np.float32) for name in FIELDS]
     return SplatTable(*fields, antialiased=bool(getattr(scene, "antialiased", False)))

@@ -11,6 +11,7 @@ import numpy as np
 from plyfile import PlyData, PlyElement, PlyListProperty, PlyParseError
 
 from xpr.errors import DataError
+from xpr.files import atomic_write
 
 LONGEST_HEADER = 1 << 20  # bytes; a splat file's is about 2 KB
 
@@ -51,6 +52,30 @@ def read_layout(path: Path) -> Layout:
         _check_size(path, element, counts[element.name], size, parsed.text)
     properties = parsed["vertex"].properties if "vertex" in parsed else ()
     return Layout(counts, tuple(p.name for p in properties), tuple(parsed.comments))
+
+
+def read_vertices(path: Path) -> np.ndarray:
+    """The rows of the element `vertex`, a structured array; check the layout first.
+
+    Raises:
+      DataError: damaged or truncated.
+      OSError: the file cannot be opened.
+    """
+    try:
+        return PlyData.read(str(path))["vertex"].data
+    except (PlyParseError, ValueError, OverflowError) as error:
+        raise DataError(f"{path} is damaged or truncated: {error}.") from error
+
+
+def write_vertices(path: Path, rows: np.ndarray, comments: list[str]) -> None:
+    """Write one element `vertex`, little endian; the same values give the same bytes.
+
+    Raises:
+      OSError: the folder does not exist or cannot be written.
+    """
+    with atomic_write(path) as temporary:
+        vertex = PlyElement.describe(rows, "vertex")
+        PlyData([vertex], byte_order="<", comments=comments).write(str(temporary))
 
 
 def _header(path: Path) -> bytes:

@@ -12,7 +12,12 @@ from types import ModuleType
 from xpr.errors import UserError
 from xpr.types import Primitive
 
-BUILTIN = {"3dgs": "xpr.methods.gaussian3d:Gaussian3D"}
+BUILTIN = {
+    "3dgs": "xpr.methods.gaussian3d:Gaussian3D",
+    "3dgut": "xpr.methods.gaussian3d_ut:Gaussian3DUT",
+    "linprim": "xpr.methods.octahedron:Octahedron",
+    "linprim-tetrahedron": "xpr.methods.tetrahedron:Tetrahedron",
+}
 
 
 def names() -> dict[str, str]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
-
 import jax
 import jax.numpy as jnp
 from flax import struct
 
-from xpr import sh
 from xpr.camera import Camera
-from xpr.math import logit, normalize, quat_to_rotation
-from xpr.types import Array, Hit, Mass, Primitive, Projected, QuadraticSplat, Vec2, Vec3
+from xpr.math import quat_to_rotation
+from xpr.methods.gaussian import Gaussian, RawGaussian
+from xpr.types import Array, Hit, Projected, QuadraticSplat, Vec2, Vec3
 
-MIN_SPACING = 1e-7  # duplicate points still get a finite log-scale
 COMPENSATION_FLOOR = 0.005  # of the antialiased opacity factor, as in gsplat
 
 
@@ -59,24 +56,6 @@ class EllipseSplat(QuadraticSplat):
         return jnp.exp(self.log_opacity - jnp.maximum(nearest, 0))
 
 
-class Gaussian(NamedTuple):
-    """One Gaussian in physical units, with its colour already that of one view.
-
-    Attributes:
-      mean: [3] world units.
-      quat: [4] (w, x, y, z), any norm.
-      scale: [3] standard deviations in world units.
-      opacity: [] in [0, 1].
-      color: [3] linear RGB.
-    """
-
-    mean: Array
-    quat: Array
-    scale: Array
-    opacity: Array
-    color: Array
-
-
 def splat(gaussian: Gaussian, camera: Camera, *, eps2d: float, antialiased: bool) -> Projected:
     """Elliptical weighted average: the Gaussian through the lens, linearised at its mean.
 
@@ -110,85 +89,18 @@ def splat(gaussian: Gaussian, camera: Camera, *, eps2d: float, antialiased: bool
     return Projected(record, camera.to_pixel(point), extent, depth=camera.depth(point))
 
 
-class Gaussian3D(Primitive):
-    """An anisotropic 3D Gaussian. Fields hold what the optimiser sees.
+class Gaussian3D(RawGaussian):
+    """An anisotropic 3D Gaussian, drawn as an ellipse. See `RawGaussian` for its parameters.
 
     Attributes:
-      mean: [3] world units.
-      quat: [4] (w, x, y, z), any norm.
-      log_scale: [3] log of the standard deviations in world units.
-      logit_opacity: [].
-      sh0: [1, 3] constant spherical-harmonic coefficient of the colour.
-      shN: [K - 1, 3] the higher coefficients, K = (degree + 1)^2.
       antialiased: opacity compensates the screen-space blur. Static.
       eps2d: px^2 added to the projected variance. Static.
     """
 
-    decaying: ClassVar[tuple[str, ...]] = ("mean",)
-
-    mean: Array
-    quat: Array
-    log_scale: Array
-    logit_opacity: Array
-    sh0: Array
-    shN: Array
     antialiased: bool = struct.field(pytree_node=False, default=False)
     eps2d: float = struct.field(pytree_node=False, default=0.3)
 
     def project(self, camera: Camera) -> Projected:
         """The ellipse that this Gaussian is on the image plane."""
-        direction = normalize(self.mean - camera.position)
-        coefficients = jnp.concatenate([self.sh0, self.shN])
-        color = sh.color(coefficients, direction)
-        scale, opacity = jnp.exp(self.log_scale), jax.nn.sigmoid(self.logit_opacity)
-        gaussian = Gaussian(self.mean, self.quat, scale, opacity, color)
+        gaussian = self.seen_from(camera)
         return splat(gaussian, camera, eps2d=self.eps2d, antialiased=self.antialiased)
-
-    @classmethod
-    def from_points(
-        cls, points: Array, colors: Array, spacing: Array, *, key: Array, sh_degree: int = 3
-    ) -> Gaussian3D:
-        """Round Gaussians as wide as the spacing, of opacity 0.1. See `Primitive.from_points`."""
-        del key
-        n, rest = len(points), sh.coefficients(sh_degree) - 1
-        identity = jnp.zeros((n, 4)).at[:, 0].set(1)
-        return cls(
-            mean=points,
-            quat=identity,
-            log_scale=jnp.tile(jnp.log(jnp.maximum(spacing, MIN_SPACING))[:, None], 3),
-            logit_opacity=jnp.full(n, logit(jnp.array(0.1))),
-            sh0=((colors - 0.5) / sh.C0)[:, None],
-            shN=jnp.zeros((n, rest, 3)),
-        )
-
-    @classmethod
-    def learning_rates(cls, extent: float) -> Gaussian3D:
-        """The rates of the original code; positions move in proportion to the scene."""
-        return cls(
-            mean=1.6e-4 * extent,  # pyright: ignore[reportArgumentType]
-            quat=1e-3,  # pyright: ignore[reportArgumentType]
-            log_scale=5e-3,  # pyright: ignore[reportArgumentType]
-            logit_opacity=5e-2,  # pyright: ignore[reportArgumentType]
-            sh0=2.5e-3,  # pyright: ignore[reportArgumentType]
-            shN=2.5e-3 / 20,  # pyright: ignore[reportArgumentType]
-        )
-
-    def mass(self) -> Mass:
-        """Its own opacity, scale and axes."""
-        opacity = jax.nn.sigmoid(self.logit_opacity)
-        return Mass(opacity, jnp.exp(self.log_scale), quat_to_rotation(self.quat))
-
-    def reshaped(self, opacity: Array, shrink: Array) -> Gaussian3D:
-        """With another opacity and `shrink` times its size."""
-        return self.replace(
-            logit_opacity=logit(opacity), log_scale=self.log_scale + jnp.log(shrink)
-        )
-
-    def moved(self, offset: Array) -> Gaussian3D:
-        """Shifted by `offset` [3]."""
-        return self.replace(mean=self.mean + offset)
-
-    def active(self, degree: Array) -> Gaussian3D:
-        """With the harmonics above `degree` left out."""
-        bands = jnp.array([sh.band_of(1 + i) for i in range(len(self.shN))], int)
-        return self.replace(shN=jnp.where(bands[:, None] <= degree, self.shN, 0))

@@ -15,7 +15,7 @@ from xpr.types import Array, Hit, Ray, Splat, Vec2, Vec3
 class Anatomy:
     """The traced structure of a splat class. Static.
 
-    A channel (red, green, blue, depth) of a hit is constant where it is a leaf of the record as
+    A channel (red, green, blue, depth, features) of a hit is constant where it is a leaf of the record as
     it stands: then it need not be evaluated at every pixel.
 
     Attributes:
@@ -36,6 +36,11 @@ class Anatomy:
     def varying(self) -> tuple[int, ...]:
         """The channels that differ from pixel to pixel."""
         return tuple(i for i, leaf in enumerate(self.constant) if leaf is None)
+
+    @property
+    def features(self) -> tuple[int | None, ...]:
+        """For each feature of a hit, the leaf that it is, or None where it varies."""
+        return self.constant[3 + self.has_depth :]
 
     def pack(self, splats: Splat) -> Array:
         """The leaves that are read, as rows [V, D]."""
@@ -90,7 +95,7 @@ def anatomy(splats: Splat) -> Anatomy:
 
 
 def _channels(hit: Hit) -> list[Array]:
-    return [*hit.color] + ([] if hit.depth is None else [hit.depth])
+    return [*hit.color, *([] if hit.depth is None else [hit.depth]), *hit.features]
 
 
 def _dependencies(jaxpr: Any, wanted: list[bool]) -> list[bool]:

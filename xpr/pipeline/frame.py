@@ -22,7 +22,7 @@ class Frame(NamedTuple):
       splats: records, leaves [V], nearest first.
       valid: [V] bool, False marks padding.
       depth: [V] sort key, the depth of methods whose hits have none.
-      features: [V, F] extra channels.
+      features: [V, F] extra channels, given to `render`.
       pairs: the tiles' lists.
       camera: the view, for its rays.
       grid: the tiles. Static.
@@ -41,7 +41,10 @@ class Frame(NamedTuple):
     settings: Settings
 
     def constants(self) -> tuple[Array, Array, Array]:
-        """The channels that are constant over a splat: colour, depth and features, [V, n] each."""
+        """The channels that are constant over a splat: colour, depth and features, [V, n] each.
+
+        The features are the given ones, then those of the hits.
+        """
         leaves, n = jax.tree.leaves(self.splats), len(self.valid)
         kept = [leaves[i] for i in self.anatomy.constant[:3] if i is not None]
         color = jnp.stack(kept, axis=-1) if kept else jnp.zeros((n, 0), self.depth.dtype)
@@ -50,7 +53,9 @@ class Frame(NamedTuple):
             leaf = self.anatomy.constant[3]
             depth = None if leaf is None else leaves[leaf]
         none = jnp.zeros((n, 0), self.depth.dtype)
-        return color, none if depth is None else depth[:, None], self.features
+        own = [leaves[i][:, None] for i in self.anatomy.features if i is not None]
+        features = jnp.concatenate([self.features, *own], axis=1)
+        return color, none if depth is None else depth[:, None], features
 
 
 class Layers(NamedTuple):
@@ -84,7 +89,10 @@ def assemble(
     kept, moving = iter(jnp.moveaxis(color, -1, 0)), iter(jnp.moveaxis(varying, -1, 0))
     where = frame.anatomy.constant
     rgb = [next(moving) if leaf is None else next(kept) for leaf in where[:3]]
-    own = frame.anatomy.has_depth and where[3] is None
-    return Layers(
-        jnp.stack(rgb, axis=-1), transmittance, next(moving) if own else depth[..., 0], features
-    )
+    own_depth = frame.anatomy.has_depth and where[3] is None
+    depth = next(moving) if own_depth else depth[..., 0]
+    given = frame.features.shape[1]
+    kept = iter(jnp.moveaxis(features[..., given:], -1, 0))
+    own = [next(moving) if leaf is None else next(kept) for leaf in frame.anatomy.features]
+    features = jnp.concatenate([features[..., :given], *(x[..., None] for x in own)], axis=-1)
+    return Layers(jnp.stack(rgb, axis=-1), transmittance, depth, features)

@@ -30,7 +30,8 @@ class Output(struct.PyTreeNode):
       color: [H, W, 3] RGB over the background.
       alpha: [H, W] in [0, 1].
       depth: [H, W] accumulated: the sum of depth times weight.
-      features: [H, W, F] blended like the colour, over nothing; None where none were given.
+      features: [H, W, F] blended like the colour, over nothing: those given, then those of the
+        method's hits (`Hit.features`); None where there are none.
       overflow: what did not fit into the capacity.
     """
 
@@ -161,7 +162,7 @@ def _render(
         color=layers.color + layers.transmittance[..., None] * background,
         alpha=1 - layers.transmittance,
         depth=layers.depth,
-        features=None if features is None else layers.features,
+        features=layers.features if layers.features.shape[-1] else None,
         overflow=Overflow(visible, intersections, full),
     )
 

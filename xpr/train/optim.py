@@ -16,12 +16,12 @@ from xpr.types import Array, Primitive
 P = TypeVar("P", bound=Primitive)
 
 adam = optax.scale_by_adam(b1=0.9, b2=0.999, eps=1e-15)
-FINAL_RATE = 0.01  # of a decaying rate, at the end of the run
+FINAL_RATE = 0.01  # of the position's rate, at the end of the run
 STEPS_PER_BAND = 1000  # of a full run, until one more harmonic band is used
 
 
 def decay(step: Array, steps: ArrayLike) -> Array:
-    """What is left of a decaying rate: from 1 exponentially to `FINAL_RATE` at the last step. []."""
+    """What is left of the position's rate: from 1 exponentially to `FINAL_RATE` at the last step. []."""
     return jnp.power(FINAL_RATE, step / steps)
 
 
@@ -38,8 +38,9 @@ def rates(scene: P, extent: float, batch: int = 1) -> P:
 
 
 def decayed(rate: P, left: Array) -> P:
-    """The rates with those of the method's `decaying` fields times `left` []."""
-    return rate.replace(**{name: getattr(rate, name) * left for name in type(rate).decaying})
+    """The rates with that of the method's position times `left` []."""
+    name = type(rate).position_field
+    return rate.replace(**{name: getattr(rate, name) * left})
 
 
 def start(scene: Primitive) -> optax.ScaleByAdamState:

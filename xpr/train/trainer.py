@@ -15,6 +15,7 @@ from xpr.pipeline.capacity import Capacity
 from xpr.train.config import TrainConfig
 from xpr.train.init import initial_scene
 from xpr.train.photo import Photo
+from xpr.train.refresh import refreshed, stacked
 from xpr.train.reserve import Watch, first_capacity, grown
 from xpr.train.slots import compact
 from xpr.train.state import P, TrainState
@@ -46,10 +47,12 @@ class Trainer(Generic[P]):
         self._config = config
         self._compiled_before = compiled_step.compilations
         first, key = jax.random.split(jax.random.key(config.seed))
+        views = [dataset.views[i] for i in dataset.train]
+        self._cameras = stacked(view.camera for view in views)
         scene = initial_scene(dataset, method, config, first, self.say)
+        scene = refreshed(scene, self._cameras)
         self.state: TrainState[P] = TrainState.start(scene, config.cap, key)
         self.recipe = Recipe.of(config, scene, dataset.extent)
-        views = [dataset.views[i] for i in dataset.train]
         self.capacity = first_capacity(scene, [view.camera for view in views], config.cap)
         self._watch = Watch()
         self._masked = any(view.mask_path is not None for view in views)
@@ -90,6 +93,8 @@ class Trainer(Generic[P]):
             self.say(f"step {self.done + 1}: the renderer was full; repeated with {self.capacity}.")
         if self._has_settled(report):
             self.capacity = self._watch.fitted(self.capacity, report.overflow)
+        if self.recipe.refinements.due(self.state.step):
+            self.state = self.state.replace(scene=refreshed(self.state.scene, self._cameras))
         self.seconds += time.perf_counter() - start
         return report
 

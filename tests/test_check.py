@@ -1,0 +1,125 @@
+"""`xpr check` passes the examples, and says of a broken primitive what is wrong with it."""
+
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import xpr
+from xpr import methods
+from xpr.check import PARTS, bench, check
+from xpr.cli import main
+
+ROOT = Path(__file__).parents[1]
+Sphere = methods.load(str(ROOT / "examples/sphere.py"))
+
+
+EXAMPLES = [f"examples/{name}.py" for name in ("sphere", "disc", "beta")]
+BUILTIN = ["3dgut", "linprim", "linprim-tetrahedron"]  # 3DGS has tests of its own
+
+
+@pytest.mark.parametrize("spec", [*EXAMPLES, *BUILTIN])
+def test_examples_and_methods_keep_every_promise(spec):
+    found = check(methods.load(str(ROOT / spec) if spec in EXAMPLES else spec))
+    assert not {f.claim: f.problem for f in found if f.problem is not None}
+
+
+@pytest.mark.parametrize("file", EXAMPLES)
+def test_an_example_has_under_ninety_lines(file):
+    assert len((ROOT / file).read_text().splitlines()) < 90
+
+
+def part(words):
+    return next(found for claim, found in PARTS.items() if words in claim)
+
+
+class Tight(Sphere):
+    """A quarter of the box that it needs."""
+
+    def project(self, camera):
+        found = super().project(camera)
+        return found._replace(extent=0.25 * found.extent)
+
+
+class Frozen(Sphere):
+    """A gradient that is half lost."""
+
+    def project(self, camera):
+        half = 0.5 * self.center
+        return super(Frozen, self.replace(center=half + jax.lax.stop_gradient(half))).project(
+            camera
+        )
+
+
+class Swollen(Sphere):
+    """Its size is not what it was asked for."""
+
+    def reshaped(self, opacity, shrink):
+        return super().reshaped(opacity, 2 * shrink)
+
+
+class Level(Sphere):
+    """All of one depth: nothing tells which is in front."""
+
+    def project(self, camera):
+        found = super().project(camera)
+        return found._replace(depth=jnp.ones_like(found.depth))
+
+
+@pytest.mark.parametrize(
+    "method, words, told",
+    [
+        (Tight, "in the box", "Return a larger extent"),
+        (Frozen, "finite differences", "the gradient of 'center'"),
+        (Swollen, "density control", "changes mass().scale"),
+        (Level, "order", "The depth that project() returns"),
+    ],
+)
+def test_a_broken_promise_is_told_with_its_remedy(method, words, told):
+    with jax.enable_x64(True):
+        assert told in (part(words)(bench(method)) or "kept")
+
+
+class Row(xpr.Splat):
+    """Its leaf is no scalar."""
+
+    color: jax.Array
+
+    def evaluate(self, ray):
+        return xpr.Hit(0.5 + 0 * ray.pixel.x, xpr.Vec3.of(self.color))
+
+
+class Wide(Sphere):
+    """A record that no kernel can load."""
+
+    def project(self, camera):
+        return super().project(camera)._replace(splat=Row(self.color))
+
+
+def test_a_record_that_is_not_scalar_ends_the_check_at_once():
+    (only,) = check(Wide)
+    assert "expected a scalar" in (only.problem or "")
+
+
+def test_methods_are_listed_with_their_fields(capsys):
+    assert main(["methods"]) == 0
+    told = capsys.readouterr().out
+    assert all(name in told for name in methods.BUILTIN)
+
+
+def test_the_guide_is_the_example_and_its_commands_parse():
+    guide = (ROOT / "docs/write-a-method.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    example = (ROOT / "examples/sphere.py").read_text()
+    code = [line for block in blocks for line in block.splitlines() if line]
+    assert code == [line for line in example[example.index("import jax\n") :].splitlines() if line]
+    commands = [
+        line.split()
+        for b in re.findall(r"```sh\n(.*?)```", guide, re.DOTALL)
+        for line in b.splitlines()
+    ]
+    assert [c[1] for c in commands] == ["check", "train", "eval", "methods"]
+    for command in commands:
+        assert main([command[1], "--help"]) == 0

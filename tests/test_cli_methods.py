@@ -1,0 +1,30 @@
+"""The commands take scenes of any method."""
+
+import pytest
+
+from xpr import io, methods
+from xpr.check import bench
+from xpr.cli import main
+from xpr.errors import DataError
+
+SPHERE = "examples/sphere.py"
+
+
+@pytest.mark.parametrize("name", ["linprim", "3dgut"])
+def test_a_file_says_itself_which_built_in_method_it_holds(name, tmp_path):
+    scene = bench(methods.load(name)).scene
+    io.save(scene, tmp_path / "a.ply")
+    assert type(io.load(tmp_path / "a.ply")) is type(scene)
+
+
+def test_info_tells_of_a_scene_of_another_method(tmp_path, capsys):
+    io.save(bench(methods.load("linprim")).scene, tmp_path / "a.ply")
+    assert main(["info", str(tmp_path / "a.ply")]) == 0
+    told = capsys.readouterr().out
+    assert "Octahedron" in told and "12" in told
+
+
+def test_a_scene_of_a_method_without_a_name_asks_for_its_class(tmp_path):
+    io.save(bench(methods.load(SPHERE)).scene, tmp_path / "a.ply")
+    with pytest.raises(DataError, match="holds Sphere, which is no method that xpr knows"):
+        io.load(tmp_path / "a.ply")

@@ -1,0 +1,98 @@
+"""Boxes on the image plane around a few world-space points: what the ray methods share."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xpr.camera import Camera
+from xpr.math import normalize
+from xpr.types import Array
+
+CORNERS = 8  # of a polygon around a circle
+
+
+class Landing(NamedTuple):
+    """Where points land.
+
+    Attributes:
+      pixels: [n, 2] px; meaningless where not `seen`.
+      seen: [n] bool, whether the point can have an image.
+    """
+
+    pixels: Array
+    seen: Array
+
+    def within(self, camera: Camera, margin: float) -> Array:
+        """Which points are seen inside the picture, grown by `margin` of its size. [n] bool."""
+        size = jnp.array([camera.width, camera.height], self.pixels.dtype)
+        inside = (self.pixels > -margin * size) & (self.pixels < (1 + margin) * size)
+        return self.seen & jnp.all(inside, axis=-1)
+
+
+def land(points: Array, camera: Camera) -> Landing:
+    """Project world points [n, 3]."""
+
+    def one(point: Array) -> tuple[Array, Array]:
+        there = camera.to_camera(point)
+        seen = camera.sees(there)
+        return camera.to_pixel(jnp.where(seen, there, jnp.array([0, 0, 1], there.dtype))), seen
+
+    return Landing(*jax.vmap(one)(points))
+
+
+def box(low: Array, high: Array, landing: Landing, camera: Camera) -> tuple[Array, Array]:
+    """Centre and half size (px) of [low, high], or of the whole picture where a point is unseen.
+
+    What reaches behind the camera may show anywhere.
+    """
+    size = jnp.array([camera.width, camera.height], low.dtype)
+    whole = jnp.all(landing.seen)
+    low, high = jnp.where(whole, low, 0), jnp.where(whole, high, size)
+    return 0.5 * (low + high), 0.5 * (high - low)
+
+
+def place(mean: Array, points: Array, camera: Camera) -> tuple[Array, Array, Array]:
+    """What `Projected` holds beside the record: centre, extent and depth.
+
+    Args:
+      mean: [3] where the primitive is, world units; it is culled where the camera cannot see that.
+      points: [n, 3] world units; all that is visible lies in their convex hull.
+      camera: any lens.
+
+    Returns:
+      centre and half size of the points' box (px), and the depth of the mean.
+    """
+    landing, there = land(points, camera), camera.to_camera(mean)
+    low, high = jnp.min(landing.pixels, axis=0), jnp.max(landing.pixels, axis=0)
+    center, extent = box(low, high, landing, camera)
+    return center, jnp.where(camera.sees(there), extent, 0), camera.depth(there)
+
+
+def outline(mean: Array, rotation: Array, axes: Array, camera: Camera) -> Array:
+    """[8, 3] world points whose image surrounds that of an ellipsoid.
+
+    In the frame in which it is a ball, its outline is a circle around the line of sight, wider than
+    the ball as the camera is near; the points are an octagon around that circle. Strict where the
+    lens keeps lines straight. Not finite if the camera is within the ellipsoid.
+
+    Args:
+      mean: [3] the centre, world units.
+      rotation: [3, 3] world-from-local.
+      axes: [3] half axes, world units.
+      camera: any lens.
+    """
+    there = camera.to_camera(mean)
+    there = jnp.where(camera.sees(there), there, jnp.array([0, 0, 1], there.dtype))
+    # Along the line of sight a point stays on its pixel.
+    sight = jnp.cross(*jax.jacfwd(camera.to_pixel)(there)) @ camera.viewmat[:3, :3]
+    ahead = normalize(sight @ rotation / axes)
+    apart = (camera.position - mean) @ rotation / axes
+    radius = jax.lax.rsqrt(1 - 1 / apart.dot(apart))
+    right = normalize(jnp.cross(ahead, jnp.eye(3, dtype=ahead.dtype)[jnp.argmin(jnp.abs(ahead))]))
+    angle = jnp.arange(CORNERS) * (2 * math.pi / CORNERS)
+    ring = jnp.outer(jnp.cos(angle), right) + jnp.outer(jnp.sin(angle), jnp.cross(ahead, right))
+    return mean + ring * (radius / math.cos(math.pi / CORNERS)) * axes @ rotation.T

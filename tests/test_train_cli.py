@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 from training_scenes import SIZE, dataset
 
+from xpr.cli import main
 from xpr.cli.eval import Eval
 from xpr.cli.train import Train
 from xpr.errors import DataError, UserError
@@ -24,6 +25,14 @@ def folder(tmp_path_factory):
     lens = {"fl_x": SIZE, "fl_y": SIZE, "cx": SIZE / 2, "cy": SIZE / 2, "w": SIZE, "h": SIZE}
     (root / "transforms.json").write_text(json.dumps({**lens, "frames": frames}))
     return root
+
+
+@pytest.fixture(scope="module")
+def finished(folder, tmp_path_factory):
+    """The folder of a whole run."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    Train(data=folder, steps=2, cap=64, out=out).run()
+    return out
 
 
 def test_train_stop_resume_and_eval(folder, tmp_path, capsys):
@@ -49,3 +58,33 @@ def test_mistakes_are_told_in_one_line(folder, tmp_path):
         Train(resume=tmp_path).run()
     with pytest.raises(DataError, match="expected the settings of a run"):
         Eval(tmp_path / "none").run()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--steps", "9"], "--steps 9 was given with --resume, expected none"),
+        (["--stop-after", "1"], "stop_after is 1, but the run is at step"),
+    ],
+)
+def test_a_resumed_run_refuses_what_it_would_ignore(options, message, finished, capsys):
+    assert main(["train", "--resume", str(finished), *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_that_cannot_start_leaves_no_folder(folder, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", str(folder), "--method", "nope.py:Foo", "--out", str(out)]) == 2
+    assert "nope.py" in capsys.readouterr().err and not out.exists()
+
+
+@pytest.mark.parametrize("seed", ["-1", "99999999999999999999"])
+def test_a_seed_out_of_range_is_refused_before_anything_is_written(seed, folder, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", str(folder), "--seed", seed, "--out", str(out)]) == 2
+    assert "seed is" in capsys.readouterr().err and not out.exists()
+
+
+def test_a_folder_with_other_files_is_no_run_folder(folder, capsys):
+    assert main(["train", str(folder), "--steps", "2", "--out", str(folder)]) == 2
+    assert "holds other files" in capsys.readouterr().err

@@ -60,6 +60,8 @@ class Render:
         if not count(scene):
             raise UserError(f"{self.source} holds no splats: there is nothing to render.")
         cameras = self.cameras(np.asarray(getattr(scene, scene.position_field)))
+        if not all(0 <= value <= 1 for value in self.background):
+            raise UserError(f"--background is {self.background}, expected three values in 0 to 1.")
         background = jnp.asarray(self.background, jnp.float32)
         if self.output.suffix.lower() == ".png":
             save_png(self.output, next(film(scene, cameras[:1], background)))

@@ -46,7 +46,7 @@ class Train:
     stop_after: int | None = None
     """End early, with a checkpoint to resume from."""
     resume: Path | None = None
-    """Folder of a run to continue, with its own settings; DATA is then not needed."""
+    """Folder of a run to continue, with its own settings. DATA then says where the photos are now."""
 
     def run(self) -> None:
         """Train with progress on the screen, and print what came of it."""
@@ -57,6 +57,7 @@ class Train:
         console = Console()
         if self.resume is not None:
             config = TrainConfig.load(self.resume / "config.json")
+            self._refuse_settings()
         elif self.data is None:
             raise UserError("no DATA given, expected a folder of photos with poses, or --resume.")
         else:
@@ -68,7 +69,11 @@ class Train:
                 seed=self.seed,
                 data=str(self.data.resolve()),
             )
-        dataset = load(Path(config.data), downscale=config.downscale)
+        config.check()
+        photos = self.data or config.data
+        if not photos:
+            raise UserError(f"{self.resume} does not say where its photos are. Give DATA as well.")
+        dataset = load(Path(photos), downscale=config.downscale)
         for note in dataset.notes:
             console.print(f"note: {note}", markup=False)
         out = None if self.resume is not None else self.out
@@ -86,6 +91,16 @@ class Train:
                 console.print(str(stop), markup=False, soft_wrap=True)
                 raise
         report(console, result)
+
+    def _refuse_settings(self) -> None:
+        """A resumed run keeps its settings: refuse others rather than ignore them."""
+        for field in dataclasses.fields(self):
+            given = getattr(self, field.name)
+            if field.name not in ("data", "resume", "stop_after") and given != field.default:
+                raise UserError(
+                    f"--{field.name} {given} was given with --resume, expected none: a run goes on "
+                    f"with its own settings. Leave it out, or start a new run with --out."
+                )
 
 
 def report(console: Console, result: Result) -> None:

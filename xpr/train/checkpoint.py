@@ -80,7 +80,9 @@ class Checkpoints:
         """
         step = self.latest
         if step is None:
-            raise DataError(f"{self._folder} holds no complete checkpoint. Train anew.")
+            raise DataError(
+                f"{self._folder} holds no complete checkpoint. Remove the run and train anew."
+            )
         meta = self._restore(step, meta=ocp.args.JsonRestore())["meta"]
         self._check(step, meta, template)
         wanted = jax.tree.map(ocp.utils.to_shape_dtype_struct, _plain(template))

@@ -11,6 +11,7 @@ from xpr.errors import DataError, UserError
 from xpr.files import atomic_write
 
 FULL_RUN = 30_000  # steps: the length for which the published schedules are written
+LARGEST_SEED = 2**31 - 1
 VERSION = 1  # of the run folder; raised when an older one cannot be continued
 
 
@@ -65,6 +66,8 @@ class TrainConfig:
         for name in ("log_every", "save_every"):
             _at_least(name, getattr(self, name), 1)
         _at_least("seed", self.seed, 0)
+        if self.seed > LARGEST_SEED:
+            raise UserError(f"seed is {self.seed}, expected at most {LARGEST_SEED}.")
         if not 0 <= self.sh_degree <= 4:
             raise UserError(f"sh_degree is {self.sh_degree}, expected 0, 1, 2, 3 or 4.")
 
@@ -87,12 +90,22 @@ class TrainConfig:
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(settings.keys() - known):
             raise DataError(f"{path} has unknown settings: {', '.join(unknown)}. Remove them.")
+        for field in dataclasses.fields(cls):
+            _check_type(path, field.name, settings.get(field.name, field.default), field.default)
         return cls(**settings)
 
 
 def _at_least(name: str, value: int, least: int) -> None:
     if value < least:
         raise UserError(f"{name} is {value}, expected at least {least}.")
+
+
+def _check_type(path: Path, name: str, value: object, like: object) -> None:
+    """A whole number may stand for a real one; nothing else may differ from its default's type."""
+    kinds = (int, float) if isinstance(like, float) else (type(like),)
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        kind = type(like).__name__
+        raise DataError(f"{path}: {name} is {value!r}, expected a value of type {kind}.")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -105,17 +105,23 @@ def fit(
       KeyboardInterrupt: Ctrl-C; a checkpoint was saved and the message says how to go on.
     """
     config.check()
-    if stop_after is not None and stop_after < 1:
+    if stop_after is not None and not 1 <= stop_after <= config.steps:
         raise UserError(f"stop_after is {stop_after}, expected a step from 1 to {config.steps}.")
     if not dataset.train:
         raise UserError("the dataset has no training views, expected at least one.")
+    method = methods.load(config.method)
     folder = _open(out, resume, config)
-    trainer = Trainer(dataset, methods.load(config.method), config)
+    trainer = Trainer(dataset, method, config)
     try:
         run = Run(trainer, config, folder, progress)
         if resume is not None:
             run.restore()
-        run.go(min(config.steps, stop_after or config.steps))
+        if stop_after is not None and trainer.done >= stop_after:
+            raise UserError(
+                f"stop_after is {stop_after}, but the run is at step {trainer.done} already, "
+                "expected a later one."
+            )
+        run.go(stop_after or config.steps)
         return run.finish(dataset)
     finally:
         trainer.close()

@@ -31,11 +31,11 @@ def test_a_reshaped_primitive_has_the_mass_that_was_asked_for(name, photos, x64)
 
 
 def test_octahedra_learn_and_their_3d_filter_follows_them(photos):
-    """The loss falls, and after a refinement the filter is that of the solids as they then lie."""
+    """In 60 steps the loss falls by a tenth; a refinement leaves the filter as the solids lie."""
     config = dataclasses.replace(QUICK, method="linprim", steps=1000, cap=48)
     trainer, losses = Trainer(photos, methods.load("linprim"), config), []
     try:
-        while not trainer.recipe.refinements.due(trainer.done):
+        while trainer.done < 60 or not trainer.recipe.refinements.due(trainer.done):
             losses.append(float(trainer.advance().loss))
         scene = trainer.state.scene
         cameras = stacked(photos.views[i].camera for i in photos.train)
@@ -43,4 +43,4 @@ def test_octahedra_learn_and_their_3d_filter_follows_them(photos):
         assert scene.filter.min() > 0
     finally:
         trainer.close()
-    assert np.mean(losses[-4:]) < np.mean(losses[:4])
+    assert np.mean(losses[-20:]) < 0.9 * np.mean(losses[:20])

@@ -60,7 +60,7 @@ class PhysicalGaussian(Primitive):
         color = self.color
         if self.is_sh:
             direction = normalize(self.mean - camera.position)
-            color = jnp.maximum(sh.evaluate(color, direction) + 0.5, 0)
+            color = sh.color(color, direction)
         gaussian = Gaussian(self.mean, self.quat, self.scale, self.opacity, color)
         projected = splat(gaussian, camera, eps2d=self.eps2d, antialiased=self.antialiased)
         small = jnp.all(jnp.ceil(projected.extent) <= self.radius_clip)

@@ -34,14 +34,10 @@ def load_blender(path: Path, downscale: int) -> Dataset:
     split = _split(names, {shot.name for shot in train_shots}, held)
     if held == TEST and (path / VAL).is_file():
         split = Split(split.train, split.test, f"{split.words}, {VAL} left out")
-    return Dataset(
-        path=path,
-        format="blender",
-        views=gathered.views,
-        train=split.train,
-        test=split.test,
-        split=split.words,
-        image_source=gathered.source,
+    return gathered.dataset(
+        path,
+        "blender",
+        split,
         points=points,
         notes=(*gathered.notes, *notes),
     )

@@ -48,14 +48,10 @@ def load_colmap(path: Path, model: Path, downscale: int) -> Dataset:
     prefix = _prefix(folder, images)
     gathered = gather(read_shots(model, images, prefix), folder)
     split = every_eighth([view.name for view in gathered.views])
-    return Dataset(
-        path=path,
-        format="colmap",
-        views=gathered.views,
-        train=split.train,
-        test=split.test,
-        split=split.words,
-        image_source=gathered.source,
+    return gathered.dataset(
+        path,
+        "colmap",
+        split,
         points=points,
         notes=(
             *_other_models(model),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from xpr.data.dataset import View
+from xpr.data.dataset import Dataset, Points, Split, View
 from xpr.data.photos import Photo, PhotoFolder
 from xpr.data.sensor import Sensor
 from xpr.errors import DataError
@@ -42,6 +43,22 @@ class Gathered:
     views: tuple[View, ...]
     source: str
     notes: tuple[str, ...]
+
+    def dataset(
+        self, path: Path, form: str, split: Split, *, points: Points | None, notes: Sequence[str]
+    ) -> Dataset:
+        """The dataset of these views; `notes` are all of its notes."""
+        return Dataset(
+            path=path,
+            format=form,
+            views=self.views,
+            train=split.train,
+            test=split.test,
+            split=split.words,
+            image_source=self.source,
+            points=points,
+            notes=tuple(notes),
+        )
 
 
 def gather(shots: Sequence[Shot], folder: PhotoFolder) -> Gathered:

@@ -26,14 +26,10 @@ def load_nerfstudio(file: Path, downscale: int) -> Dataset:
     gathered = gather(transforms.shots(), PhotoFolder(file.parent, downscale))
     points, notes = transforms.cloud()
     split, split_notes = _split(transforms, [view.name for view in gathered.views])
-    return Dataset(
-        path=file,
-        format="nerfstudio",
-        views=gathered.views,
-        train=split.train,
-        test=split.test,
-        split=split.words,
-        image_source=gathered.source,
+    return gathered.dataset(
+        file,
+        "nerfstudio",
+        split,
         points=points,
         notes=(*gathered.notes, *split_notes, *notes),
     )

@@ -23,6 +23,7 @@ class Frame(NamedTuple):
       valid: [V] bool, False marks padding.
       depth: [V] sort key, the depth of methods whose hits have none.
       features: [V, F] extra channels, given to `render`.
+      boxes: [V, 4] px (low x, y, high x, y): outside of its box a splat does not show.
       pairs: the tiles' lists.
       camera: the view, for its rays.
       grid: the tiles. Static.
@@ -34,6 +35,7 @@ class Frame(NamedTuple):
     valid: Array
     depth: Array
     features: Array
+    boxes: Array
     pairs: Pairs
     camera: Camera
     grid: Grid

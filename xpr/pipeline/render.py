@@ -138,7 +138,8 @@ def _render(
     found = survey(scene, camera, alive)
     visible, intersections = _demand(found, grid)
     order = front_to_back(found.depth, found.seen, min(capacity.visible, count(scene)))
-    boxes = rectangles(found.low[order.index], found.high[order.index], order.valid, grid)
+    low, high = found.low[order.index], found.high[order.index]
+    boxes = rectangles(low, high, order.valid, grid)
     near, camera = gather(scene, camera, order)
     projected = project(near, camera)
     parts = anatomy(projected.splat)
@@ -150,6 +151,7 @@ def _render(
         order.valid,
         projected.depth,
         extra[order.index],
+        jnp.concatenate([low, high], axis=1),
         pairs,
         camera,
         grid,

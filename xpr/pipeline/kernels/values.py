@@ -1,0 +1,75 @@
+"""Scalars and vectors of lanes in LLVM: what both the arithmetic and the loops are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from llvmlite import ir
+
+LANES = 8  # pixels that one instruction works on
+FLOAT, INT, LONG, BIT = ir.FloatType(), ir.IntType(32), ir.IntType(64), ir.IntType(1)
+VECTOR = ir.VectorType(FLOAT, LANES)
+# Products and sums may fuse. Nothing is assumed about infinities or what is not a number.
+FAST = ("contract", "nsz")
+
+
+def is_vector(value: ir.Value) -> bool:
+    """Whether it has one entry a lane."""
+    return isinstance(value.type, ir.VectorType)
+
+
+def constant(like: ir.Value, number: float) -> ir.Constant:
+    """A float, or a vector of equal ones, as `like` is."""
+    return _filled(like, FLOAT, float(np.float32(number)))
+
+
+def integer(like: ir.Value, number: int) -> ir.Constant:
+    """A 32-bit integer, or a vector of equal ones, as `like` is."""
+    return _filled(like, INT, number)
+
+
+def _filled(like: ir.Value, kind: ir.Type, number: float) -> ir.Constant:
+    if is_vector(like):
+        return ir.Constant(ir.VectorType(kind, LANES), [number] * LANES)
+    return ir.Constant(kind, number)
+
+
+def kind_like(like: ir.Value, kind: ir.Type) -> ir.Type:
+    """`kind`, or the vector of it, as `like` is."""
+    return ir.VectorType(kind, LANES) if is_vector(like) else kind
+
+
+def splat(b: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
+    """A vector of equal entries."""
+    kind = ir.VectorType(scalar.type, LANES)
+    first = b.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(INT, 0))
+    everywhere = ir.Constant(ir.VectorType(INT, LANES), [0] * LANES)
+    return b.shuffle_vector(first, ir.Constant(kind, ir.Undefined), everywhere)
+
+
+def spread(b: ir.IRBuilder, values: Sequence[ir.Value]) -> list[ir.Value]:
+    """All as vectors if one of them is."""
+    if not any(is_vector(v) for v in values):
+        return list(values)
+    return [v if is_vector(v) else splat(b, v) for v in values]
+
+
+def select(b: ir.IRBuilder, which: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
+    """Entry by entry."""
+    return b.select(*spread(b, (which, yes, no)))
+
+
+def convert(b: ir.IRBuilder, x: ir.Value, to: str) -> ir.Value:
+    """To floats ("f"), 32-bit integers ("i") or truth values ("b")."""
+    kind = getattr(x.type, "element", x.type)
+    if isinstance(kind, ir.FloatType):
+        if to == "i":
+            return b.fptosi(x, kind_like(x, INT))
+        return x if to == "f" else b.fcmp_unordered("!=", x, constant(x, 0))
+    narrow = kind.width == 1
+    if to == "f":
+        return (b.uitofp if narrow else b.sitofp)(x, kind_like(x, FLOAT))
+    if to == "i":
+        return b.zext(x, kind_like(x, INT)) if narrow else x
+    return x if narrow else b.icmp_signed("!=", x, integer(x, 0))

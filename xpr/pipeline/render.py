@@ -14,7 +14,7 @@ from xpr.errors import UserError
 from xpr.pipeline import backends
 from xpr.pipeline.admit import admit, admit_extras
 from xpr.pipeline.anatomy import anatomy
-from xpr.pipeline.bin import pair, rectangles
+from xpr.pipeline.bin import rectangles
 from xpr.pipeline.capacity import Capacity, Count, Overflow
 from xpr.pipeline.frame import Frame
 from xpr.pipeline.grid import Grid
@@ -143,8 +143,6 @@ def _render(
     near, camera = gather(scene, camera, order)
     projected = project(near, camera)
     parts = anatomy(projected.splat)
-    splats = jax.lax.stop_gradient(projected.splat)
-    pairs = pair(splats, boxes, grid, capacity.intersections)
     extra = jnp.zeros((count(scene), 0), projected.depth.dtype) if features is None else features
     frame = Frame(
         projected.splat,
@@ -152,13 +150,14 @@ def _render(
         projected.depth,
         extra[order.index],
         jnp.concatenate([low, high], axis=1),
-        pairs,
         camera,
         grid,
         parts,
         settings,
     )
-    layers = backends.composite(frame, backend)
+    chosen = backends.choose(frame, backend)
+    pairs = chosen.pair(frame, boxes, capacity.intersections)
+    layers = chosen.composite(frame._replace(pairs=pairs))
     full = visible.exceeds(capacity.visible) | intersections.exceeds(capacity.intersections)
     return Output(
         color=layers.color + layers.transmittance[..., None] * background,

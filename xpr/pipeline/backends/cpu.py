@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from xpr.pipeline.bin import Pairs
+from xpr.pipeline.bin import Pairs, Rectangles
 from xpr.pipeline.frame import Frame, Layers, assemble
 from xpr.types import Array
 
@@ -67,18 +67,27 @@ def why_not(frame: Frame) -> str | None:
     return launch.why_not(frame.anatomy, frame.grid.tile_size)
 
 
-def composite(frame: Frame) -> Layers:
-    """Blend the tiles' lists."""
+def pair(frame: Frame, rectangles: Rectangles, capacity: int) -> Pairs:
+    """The tiles' lists, by counting."""
     from xpr.pipeline.kernels import launch
 
-    anatomy, grid = frame.anatomy, frame.grid
-    constants = frame.constants()
-    recipe = launch.Recipe(grid, frame.settings.loops, anatomy, frame.splats.blend)
-    inputs = Inputs(anatomy.pack(frame.splats), constants, _rays(frame))
+    return launch.pair(frame, rectangles, capacity)
+
+
+def composite(frame: Frame) -> Layers:
+    """Blend the tiles' lists."""
+    recipe = _recipe(frame)
+    inputs = Inputs(frame.anatomy.pack(frame.splats), frame.constants(), _rays(frame))
     blended: Any = _composite(recipe, inputs, Steering(frame.pairs, frame.boxes))
     *planes, varying, transmittance = blended
     color, depth, features = (jnp.moveaxis(group, 0, -1) for group in planes)
     return assemble(frame, (color, depth, features), jnp.moveaxis(varying, 0, -1), transmittance[0])
+
+
+def _recipe(frame: Frame) -> Any:
+    from xpr.pipeline.kernels import launch
+
+    return launch.Recipe(frame.grid, frame.settings.loops, frame.anatomy, frame.splats.blend)
 
 
 def _rays(frame: Frame) -> Array | None:

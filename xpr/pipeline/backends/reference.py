@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from xpr.pipeline.bin import pair as pair
 from xpr.pipeline.blend import opaque, over
 from xpr.pipeline.frame import Frame, Layers, assemble
 from xpr.types import Array

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from xpr.pipeline.backends.lift import HIGHEST, Lift, lift
-from xpr.pipeline.bin import Pairs
+from xpr.pipeline.bin import Pairs, pair as pair
 from xpr.pipeline.blend import opaque, over
 from xpr.pipeline.frame import Frame, Layers, assemble
 from xpr.pipeline.grid import Grid

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,22 @@ class Pairs(NamedTuple):
 
     ids: Array
     starts: Array
+
+
+class Request(NamedTuple):
+    """What a backend is asked to render, as far as it is static.
+
+    Attributes:
+      anatomy: of the record.
+      dtype: of all arrays.
+      grid: the tiles.
+      settings: of the machine.
+    """
+
+    anatomy: Anatomy
+    dtype: Any
+    grid: Grid
+    settings: Settings
 
 
 class Frame(NamedTuple):

@@ -1,4 +1,4 @@
-"""Backends, each one module with `why_not`, `pair` (binning) and `composite`."""
+"""Backends, each one module with `why_not`, `each` (projecting), `pair` (binning) and `composite`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import importlib
 from types import ModuleType
 
 from xpr.errors import UserError
-from xpr.pipeline.frame import Frame
+from xpr.pipeline.frame import Request
 
 AUTO = ("cpu", "xla", "reference")  # the first without a reason against it is taken
 
 
-def choose(frame: Frame, backend: str) -> ModuleType:
+def choose(request: Request, backend: str) -> ModuleType:
     """The module of a named backend, or of the first one that can ("auto").
 
     Raises:
@@ -21,7 +21,7 @@ def choose(frame: Frame, backend: str) -> ModuleType:
         raise UserError(f"unknown backend {backend!r}; known: auto, {', '.join(AUTO)}.")
     for name in AUTO if backend == "auto" else (backend,):
         module = importlib.import_module(f"xpr.pipeline.backends.{name}")
-        reason = module.why_not(frame)
+        reason = module.why_not(request)
         if reason is None:
             return module
         if name == backend:

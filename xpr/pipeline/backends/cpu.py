@@ -6,6 +6,7 @@ box, and a pixel that is done costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,9 +14,11 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from xpr.pipeline.bin import Pairs, Rectangles
-from xpr.pipeline.frame import Frame, Layers, assemble
-from xpr.types import Array
+from xpr.camera import Camera
+from xpr.pipeline.bin import Rectangles
+from xpr.pipeline.frame import Frame, Layers, Pairs, Request, assemble
+from xpr.pipeline.order import Order, each as every
+from xpr.types import Array, Primitive
 
 
 class Inputs(NamedTuple):
@@ -54,17 +57,29 @@ class Saved(struct.PyTreeNode):
     of_rays: bool = struct.field(pytree_node=False)
 
 
-def why_not(frame: Frame) -> str | None:
+def why_not(request: Request) -> str | None:
     """Other machines, float64, odd tiles, and methods with a primitive that has no instructions."""
     if jax.default_backend() != "cpu":
         return f"it runs on CPUs, JAX's default device is a {jax.default_backend()}."
-    if frame.depth.dtype != jnp.float32:
-        return f"its kernels compute in float32, the scene is {frame.depth.dtype}."
+    if request.dtype != jnp.float32:
+        return f"its kernels compute in float32, the scene is {request.dtype}."
     try:
         from xpr.pipeline.kernels import launch
     except ImportError as error:
         return f"llvmlite cannot be imported ({error})."
-    return launch.why_not(frame.anatomy, frame.grid.tile_size)
+    return launch.why_not(request.anatomy, request.grid.tile_size)
+
+
+def each(
+    function: Callable[[Primitive, Camera], Any],
+    scene: Primitive,
+    camera: Camera,
+    order: Order | None = None,
+) -> Any:
+    """See `xpr.pipeline.order.each`, which it is for functions that the kernels cannot express."""
+    from xpr.pipeline.kernels import rows
+
+    return rows.each(function, scene, camera, order) or every(function, scene, camera, order)
 
 
 def pair(frame: Frame, rectangles: Rectangles, capacity: int) -> Pairs:

@@ -18,7 +18,7 @@ from llvmlite import ir
 
 from xpr.pipeline.bin import BOUND_SLACK
 from xpr.pipeline.grid import Grid
-from xpr.pipeline.kernels.emit import emit
+from xpr.pipeline.kernels.emit import emit_scalars
 from xpr.pipeline.kernels.program import (
     Entry,
     Program,
@@ -30,7 +30,7 @@ from xpr.pipeline.kernels.program import (
 )
 from xpr.pipeline.kernels.tiles import as_lanes, b_float
 from xpr.pipeline.kernels.values import FLOAT, INT, LANES, LONG, VECTOR, splat
-from xpr.pipeline.kernels.workers import pack, run
+from xpr.pipeline.kernels.workers import digest, pack, run
 from xpr.types import Array, Splat, Vec2
 
 BYTE = ir.IntType(8)
@@ -56,6 +56,19 @@ def bound_jaxpr(splats: Splat) -> Any:
         return treedef.unflatten(own).tile_bound(Vec2(x0, y0), Vec2(x1, y1))
 
     return jax.make_jaxpr(bound)(*[scalar] * (len(leaves) + 4))
+
+
+class Counter:
+    """The counting kernel of a splat class and a tile size, compiled when it is first called.
+
+    Attributes:
+      digest: a name of its own.
+    """
+
+    def __init__(self, splats: Splat, tile_size: int) -> None:
+        bound, least = bound_jaxpr(splats), BOUND_SLACK * splats.blend.alpha_min
+        self.digest = digest(bound, tile_size, least)
+        self.entry = functools.cache(lambda: count(bound, tile_size, least).compile())
 
 
 class _Spans:
@@ -109,7 +122,7 @@ def count(bound: Any, tile_size: int, least: float) -> Program:
         own = [load(b, view.records, b.add(at, long(i))) for i in range(leaves)]
         with spans.spans(number) as (row, column, width):
             low, high = _corners(b, row, column, tile_size)
-            value = as_lanes(b, emit(b, bound, [*own, *low, *high])[0])
+            value = as_lanes(b, emit_scalars(b, bound, [*own, *low, *high])[0])
             # A bound that is not a number leaves out nothing.
             mask = bits(b, b.fcmp_unordered(">=", value, ir.Constant(VECTOR, [least] * LANES)))
             few = b.icmp_signed("<", width, long(LANES))
@@ -147,9 +160,7 @@ def _corners(
     return [x, y], high
 
 
-def fill_lists(
-    bound: Any, alpha_min: float, grid: Grid, threads: int, *arrays: np.ndarray
-) -> None:
+def fill_lists(counter: Counter, grid: Grid, threads: int, *arrays: np.ndarray) -> None:
     """The lists of all tiles, from records and rectangles into ids and starts."""
     records, rectangles, ids, starts = arrays
     wide, high = (rectangles[:, i + 2] - rectangles[:, i] for i in range(2))
@@ -164,22 +175,11 @@ def fill_lists(
         (first, end, grid.shape[1], records, rectangles, masks[begin:])
         for first, end, begin in zip(edges[:-1], edges[1:], begins, strict=True)
     ]
-    count_kernel = _count_entry(bound, grid.tile_size, alpha_min)
-    run(count_kernel, [pack([*r, c]) for r, c in zip(ranges, counts, strict=True)])
+    run(counter.entry(), [pack([*r, c]) for r, c in zip(ranges, counts, strict=True)])
     ends = np.cumsum(counts.T.ravel()).reshape(grid.tiles, threads).T
     places = np.ascontiguousarray(ends - counts)
     starts[0], starts[1:] = 0, np.minimum(ends[-1], len(ids))
     run(_fill_entry(), [pack([*r, p, len(ids), ids]) for r, p in zip(ranges, places, strict=True)])
-
-
-_COUNTERS: dict[Any, Entry] = {}
-
-
-def _count_entry(bound: Any, tile_size: int, alpha_min: float) -> Entry:
-    key = (str(bound), tile_size, alpha_min)
-    if key not in _COUNTERS:
-        _COUNTERS[key] = count(bound, tile_size, BOUND_SLACK * alpha_min).compile()
-    return _COUNTERS[key]
 
 
 @functools.cache

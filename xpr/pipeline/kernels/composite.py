@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from xpr.pipeline.kernels.emit import emit
+from xpr.pipeline.kernels.emit import emit_scalars
 from xpr.pipeline.kernels.program import (
     Program,
     bits,
@@ -185,7 +185,7 @@ class _Replay:
         slope = b.select(counts, slope, constant(slope, 0))
         weighted = [b.fmul(weight, c, flags=FAST) for c in cotangents]
         n = self.shape.constants
-        grads = emit(b, self.response.backward, [*residuals, slope, *weighted[n:]])
+        grads = emit_scalars(b, self.response.backward, [*residuals, slope, *weighted[n:]])
         leaves = [as_lanes(b, g) for g in grads[: self.shape.leaves]]
         for place, value in zip(self.sums, [*leaves, *weighted[:n]], strict=True):
             b.store(b.fadd(b.load(place), value, flags=FAST), place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from typing import NamedTuple
 
 import jax
@@ -15,10 +14,11 @@ from xpr.pipeline.bin import Rectangles
 from xpr.pipeline.frame import Frame, Pairs
 from xpr.pipeline.grid import Grid
 from xpr.pipeline.kernels import binning, composite, foreign
+from xpr.pipeline.kernels.binning import Counter
 from xpr.pipeline.kernels.program import Entry
 from xpr.pipeline.kernels.tiles import LARGEST_TILE, Response, Shape
 from xpr.pipeline.kernels.values import LANES
-from xpr.pipeline.kernels.workers import pack, run, scratch
+from xpr.pipeline.kernels.workers import digest, pack, run, scratch
 from xpr.types import Array, Blend
 
 
@@ -50,7 +50,7 @@ class Recipe(NamedTuple):
         shape, grid = self.shape(records), self.grid
         planes = shape.constants + shape.varying + 1
         results = (_plane(grid, planes), jax.ShapeDtypeStruct((grid.tiles,), jnp.int32))
-        name = f"xpr_forward_{_digest(self, shape.constants, _response(self.anatomy))}"
+        name = f"xpr_forward_{digest(self, shape.constants, _response(self.anatomy))}"
         job = functools.partial(_forward, shape, grid, self.threads)
         operands = (records, _padded(grid, rays), pairs.ids, pairs.starts)
         blended, visited = foreign.call(name, job, results, *operands)
@@ -80,8 +80,8 @@ class Recipe(NamedTuple):
         visited, cotangents, total, of_rays = behind
         rows = jax.ShapeDtypeStruct((len(records), records.shape[1] - 4), jnp.float32)
         results = (rows, _plane(grid, 6 * of_rays))
-        digest = _digest(self, shape.constants, _response(self.anatomy), of_rays)
-        name = f"xpr_backward_{digest}"
+        told = (self, shape.constants, _response(self.anatomy), of_rays)
+        name = f"xpr_backward_{digest(*told)}"
         job = functools.partial(_backward, shape, grid, self.threads, of_rays)
         planes = (_padded(grid, rays), _padded(grid, cotangents), _padded(grid, total[None]))
         operands = (records, *planes, pairs.ids, pairs.starts, visited)
@@ -94,13 +94,13 @@ class Recipe(NamedTuple):
 
 def pair(frame: Frame, boxes: Rectangles, capacity: int) -> Pairs:
     """See `xpr.pipeline.bin.pair`; without room it is the last tiles whose pairs are left out."""
-    grid, threads, alpha_min = frame.grid, frame.settings.loops, frame.splats.blend.alpha_min
+    grid, threads = frame.grid, frame.settings.loops
     splats = jax.lax.stop_gradient(frame.splats)
-    bound, records = binning.bound_jaxpr(splats), jnp.stack(jax.tree.leaves(splats), axis=-1)
-    digest = _digest(bound, alpha_min, grid, threads)
-    job = functools.partial(binning.fill_lists, bound, alpha_min, grid, threads)
+    records, counter = jnp.stack(jax.tree.leaves(splats), axis=-1), Counter(splats, grid.tile_size)
+    job = functools.partial(binning.fill_lists, counter, grid, threads)
     results = [jax.ShapeDtypeStruct((n,), jnp.int32) for n in (capacity, grid.tiles + 1)]
-    return Pairs(*foreign.call(f"xpr_bin_{digest}", job, results, records, jnp.stack(boxes, -1)))
+    name = f"xpr_bin_{digest(counter.digest, grid, threads)}"
+    return Pairs(*foreign.call(name, job, results, records, jnp.stack(boxes, -1)))
 
 
 def why_not(anatomy: Anatomy, tile_size: int) -> str | None:
@@ -122,11 +122,6 @@ def _entry(shape: Shape, direction: str) -> Entry:
     if direction == "forward":
         return composite.forward(shape, response).compile()
     return composite.backward(shape, response, of_rays=direction == "backward to rays").compile()
-
-
-def _digest(*told: object) -> str:
-    """A name that two processes give the same kernel, and no two kernels share."""
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
 def _plane(grid: Grid, channels: int) -> jax.ShapeDtypeStruct:

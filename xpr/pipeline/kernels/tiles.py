@@ -19,7 +19,7 @@ from llvmlite import ir
 
 from xpr.pipeline.anatomy import Anatomy
 from xpr.pipeline.bin import BOX_MARGIN
-from xpr.pipeline.kernels.emit import emit, unknown_primitive
+from xpr.pipeline.kernels.emit import emit_scalars, unknown_primitive
 from xpr.pipeline.kernels.program import (
     Program,
     bits,
@@ -278,7 +278,7 @@ class Walk:
         self, response: Response, leaves: Sequence[ir.Value], group: Group
     ) -> tuple[ir.Value, list[ir.Value], list[ir.Value]]:
         """Alpha and channels, lanes each, and the residuals of the way back."""
-        values = emit(
+        values = emit_scalars(
             self.b, response.forward, [*leaves, group.x, group.y, *self.world(group)]
         )
         lanes = [as_lanes(self.b, v) for v in values[: response.outputs]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -17,6 +18,11 @@ FAST = ("contract", "nsz")
 def is_vector(value: ir.Value) -> bool:
     """Whether it has one entry a lane."""
     return isinstance(value.type, ir.VectorType)
+
+
+def is_float(value: ir.Value) -> bool:
+    """Whether it is a float or a vector of them."""
+    return isinstance(getattr(value.type, "element", value.type), ir.FloatType)
 
 
 def constant(like: ir.Value, number: float) -> ir.Constant:
@@ -73,3 +79,18 @@ def convert(b: ir.IRBuilder, x: ir.Value, to: str) -> ir.Value:
     if to == "i":
         return b.zext(x, kind_like(x, INT)) if narrow else x
     return x if narrow else b.icmp_signed("!=", x, integer(x, 0))
+
+
+def literal(number: Any) -> np.ndarray:
+    """A NumPy array (or number) as an array of constants."""
+    array = np.asarray(number)
+    result = np.empty(array.shape, dtype=object)
+    for index in np.ndindex(*array.shape):
+        entry = array[index]
+        if array.dtype == bool:
+            result[index] = ir.Constant(BIT, bool(entry))
+        elif np.issubdtype(array.dtype, np.integer):
+            result[index] = ir.Constant(INT, int(entry))
+        else:
+            result[index] = ir.Constant(FLOAT, float(np.float32(entry)))
+    return result

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from xpr.pipeline.kernels.program import Entry
 
+MOST_THREADS = 16
 ALIGNMENT = 64  # bytes of a cache line
 
 
@@ -41,3 +44,13 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_name_prefix="xpr")
 
 
+
+
+def threads() -> int:
+    """How many kernels run side by side where nothing else is said."""
+    return min(os.cpu_count() or 1, MOST_THREADS)
+
+
+def digest(*told: object) -> str:
+    """A name that two processes give the same kernel, and no two kernels share."""
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]

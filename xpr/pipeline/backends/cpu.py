@@ -118,9 +118,7 @@ def _composite(recipe: Any, inputs: Inputs, steering: Steering) -> Any:
     return _forward(recipe, inputs, steering)[0]
 
 
-def _forward(
-    recipe: Any, inputs: Inputs, steering: Steering
-) -> tuple[tuple[Array, ...], Array]:
+def _forward(recipe: Any, inputs: Inputs, steering: Steering) -> tuple[tuple[Array, ...], Array]:
     records = jnp.concatenate([inputs.rows, *inputs.constants, steering.boxes], axis=1)
     planes, visited = recipe.forward(records, inputs.rays, steering.pairs)
     widths = [c.shape[1] for c in inputs.constants] + [len(recipe.anatomy.varying)]

@@ -28,8 +28,8 @@ from xpr.pipeline.kernels.program import (
     long,
     store,
 )
-from xpr.pipeline.kernels.tiles import as_lanes, b_float
-from xpr.pipeline.kernels.values import FLOAT, INT, LANES, LONG, VECTOR, splat
+from xpr.pipeline.kernels.tiles import b_float
+from xpr.pipeline.kernels.values import FLOAT, INT, LANES, LONG, as_lanes, splat, vector
 from xpr.pipeline.kernels.workers import digest, pack, run
 from xpr.types import Array, Splat, Vec2
 
@@ -124,7 +124,7 @@ def count(bound: Any, tile_size: int, least: float) -> Program:
             low, high = _corners(b, row, column, tile_size)
             value = as_lanes(b, emit_scalars(b, bound, [*own, *low, *high])[0])
             # A bound that is not a number leaves out nothing.
-            mask = bits(b, b.fcmp_unordered(">=", value, ir.Constant(VECTOR, [least] * LANES)))
+            mask = bits(b, b.fcmp_unordered(">=", value, vector([least] * LANES)))
             few = b.icmp_signed("<", width, long(LANES))
             kept = b.sub(b.shl(long(1), b.select(few, width, long(LANES))), long(1))
             mask = b.and_(mask, kept)
@@ -153,10 +153,10 @@ def _corners(
 ) -> tuple[list[ir.Value], list[ir.Value]]:
     """The outermost pixel centres of `LANES` tiles: x a vector, y a scalar."""
     left = splat(b, b_float(b, b.mul(column, long(size))))
-    x = b.fadd(left, ir.Constant(VECTOR, [i * size + 0.5 for i in range(LANES)]))
+    x = b.fadd(left, vector([i * size + 0.5 for i in range(LANES)]))
     y = b.fadd(b_float(b, b.mul(row, long(size))), ir.Constant(FLOAT, 0.5))
     beyond = float(size - 1)
-    high = [b.fadd(x, ir.Constant(VECTOR, [beyond] * LANES)), b.fadd(y, ir.Constant(FLOAT, beyond))]
+    high = [b.fadd(x, vector([beyond] * LANES)), b.fadd(y, ir.Constant(FLOAT, beyond))]
     return [x, y], high
 
 

@@ -9,14 +9,13 @@ from xpr.pipeline.kernels.program import (
     Program,
     bits,
     load,
-    load_lanes,
     long,
     store,
     store_lanes,
     total,
 )
-from xpr.pipeline.kernels.tiles import Group, Response, Shape, Walk, as_lanes, opaque, over
-from xpr.pipeline.kernels.values import FAST, FLOAT, INT, LONG, VECTOR, constant, splat
+from xpr.pipeline.kernels.tiles import Group, Response, Shape, Walk, opaque, over
+from xpr.pipeline.kernels.values import FAST, FLOAT, INT, LONG, as_lanes, constant, splat, vector
 
 # What a call packs: addresses of arrays of the kind, or (None) whole numbers.
 VIEW: dict[str, ir.Type | None] = {
@@ -58,13 +57,15 @@ def forward(shape: Shape, response: Response) -> Program:
             leaves = [load(b, record, long(i)) for i in range(shape.leaves)]
             colors = [load(b, record, long(shape.leaves + i)) for i in range(shape.constants)]
             with walk.groups_in_box(record) as group:
-                before = load_lanes(b, view.scratch, walk.slot(channels, group))
+                before = walk.kept(channels, group)
                 raw, moving, _ = walk.respond(response, leaves, group)
                 alpha, seen = opaque(b, shape.blend, raw, before)
                 with b.if_then(b.icmp_signed("!=", bits(b, seen), long(0))):
                     weight, behind = over(b, shape.blend, before, alpha)
-                    for i, value in enumerate([*(splat(b, c) for c in colors), *moving]):
-                        so_far = load_lanes(b, view.scratch, walk.slot(i, group))
+                    for i, value in enumerate(
+                        [*(splat(b, c, shape.lanes) for c in colors), *moving]
+                    ):
+                        so_far = walk.kept(i, group)
                         value = b.fadd(so_far, b.fmul(weight, value, flags=FAST), flags=FAST)
                         store_lanes(b, value, view.scratch, walk.slot(i, group))
                     store_lanes(b, behind, view.scratch, walk.slot(channels, group))
@@ -72,7 +73,7 @@ def forward(shape: Shape, response: Response) -> Program:
         store(b, b.trunc(b.load(last), INT), view.visited, tile)
         with walk.groups() as group:
             for i in range(channels + 1):
-                value = load_lanes(b, view.scratch, walk.slot(i, group))
+                value = walk.kept(i, group)
                 if i == channels:
                     value = b.select(
                         b.fcmp_ordered("<", value, constant(value, 0)), b.fneg(value), value
@@ -102,7 +103,7 @@ def backward(shape: Shape, response: Response, *, of_rays: bool) -> Program:
         if of_rays:
             with walk.groups() as group:
                 for i in range(6):
-                    value = load_lanes(b, view.scratch, walk.slot(replay.rays + i, group))
+                    value = walk.kept(replay.rays + i, group)
                     store_lanes(b, value, view.ray_gradients, walk.place(i, group))
     return program
 
@@ -119,18 +120,18 @@ class _Replay:
         self.b, self.shape, self.view = walk.b, walk.shape, walk.view
         self.channels = self.shape.constants + self.shape.varying
         self.rays = self.channels + 2
-        zero = ir.Constant(VECTOR, [0.0] * VECTOR.count)
+        self.zero = vector([0.0] * self.shape.lanes)
         parameters = self.shape.leaves + self.shape.constants
-        self.sums = [walk.program.variable(VECTOR, zero) for _ in range(parameters)]
+        self.sums = [walk.program.variable(self.zero.type, self.zero) for _ in range(parameters)]
         self.touched = walk.program.variable(LONG, long(0))
 
     def start(self, group: Group) -> None:
         """Fill the tile's memory."""
         b, walk, view = self.b, self.walk, self.view
         self._put(self.channels, group, walk.begin(group))
-        self._put(self.channels + 1, group, load_lanes(b, view.behind, walk.place(0, group)))
+        self._put(self.channels + 1, group, walk.plane(view.behind, 0, group))
         for i in range(self.channels):
-            self._put(i, group, load_lanes(b, view.cotangents, walk.place(i, group)))
+            self._put(i, group, walk.plane(view.cotangents, i, group))
         for i in range(6 * self.of_rays):
             self._put(self.rays + i, group, constant(group.x, 0))
 
@@ -140,7 +141,7 @@ class _Replay:
         leaves = [load(b, record, long(i)) for i in range(shape.leaves)]
         colors = [load(b, record, long(shape.leaves + i)) for i in range(shape.constants)]
         for place in self.sums:
-            b.store(ir.Constant(VECTOR, [0.0] * VECTOR.count), place)
+            b.store(self.zero, place)
         b.store(long(0), self.touched)
         with self.walk.groups_in_box(record) as group:
             before = self._get(self.channels, group)
@@ -148,7 +149,7 @@ class _Replay:
             alpha, seen = opaque(b, shape.blend, raw, before)
             with b.if_then(b.icmp_signed("!=", bits(b, seen), long(0))):
                 b.store(long(1), self.touched)
-                values = [*(splat(b, c) for c in colors), *moving]
+                values = [*(splat(b, c, shape.lanes) for c in colors), *moving]
                 self._pixels(group, before, (raw, alpha), values, residuals)
         with b.if_then(b.icmp_signed("!=", b.load(self.touched), long(0))):
             row = b.mul(number, long(len(self.sums)))
@@ -186,21 +187,25 @@ class _Replay:
         weighted = [b.fmul(weight, c, flags=FAST) for c in cotangents]
         n = self.shape.constants
         grads = emit_scalars(b, self.response.backward, [*residuals, slope, *weighted[n:]])
-        leaves = [as_lanes(b, g) for g in grads[: self.shape.leaves]]
+        leaves = [as_lanes(b, g, self.shape.lanes) for g in grads[: self.shape.leaves]]
         for place, value in zip(self.sums, [*leaves, *weighted[:n]], strict=True):
             b.store(b.fadd(b.load(place), value, flags=FAST), place)
         for i, value in enumerate(grads[self.shape.leaves :] if self.of_rays else ()):
             self._put(
                 self.rays + i,
                 group,
-                b.fadd(self._get(self.rays + i, group), as_lanes(b, value), flags=FAST),
+                b.fadd(
+                    self._get(self.rays + i, group),
+                    as_lanes(b, value, self.shape.lanes),
+                    flags=FAST,
+                ),
             )
         self._put(self.channels, group, after)
         self._put(self.channels + 1, group, behind)
         self.walk.rest(group, after)
 
     def _get(self, plane: int, group: Group) -> ir.Value:
-        return load_lanes(self.b, self.view.scratch, self.walk.slot(plane, group))
+        return self.walk.kept(plane, group)
 
     def _put(self, plane: int, group: Group, value: ir.Value) -> None:
         store_lanes(self.b, value, self.view.scratch, self.walk.slot(plane, group))

@@ -93,66 +93,70 @@ def _unary(function: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Emitter:
     return lambda b, params, x: function(b, x)
 
 
-PRIMITIVES: dict[str, Emitter] = {
-    "add": _arithmetic("fadd", "add"),
-    "add_any": _arithmetic("fadd", "add"),
-    "sub": _arithmetic("fsub", "sub"),
-    "mul": _arithmetic("fmul", "mul"),
-    "div": _arithmetic("fdiv", "sdiv"),
-    "max": _extreme(">"),
-    "min": _extreme("<"),
-    "lt": _comparison("<"),
-    "le": _comparison("<="),
-    "gt": _comparison(">"),
-    "ge": _comparison(">="),
-    "eq": _comparison("=="),
-    "ne": _comparison("!="),
-    "and": lambda b, params, x, y: b.and_(x, y),
-    "or": lambda b, params, x, y: b.or_(x, y),
-    "xor": lambda b, params, x, y: b.xor(x, y),
-    "not": lambda b, params, x: b.not_(x),
-    "neg": lambda b, params, x: b.fneg(x) if is_float(x) else b.neg(x),
-    "clamp": _clamp,
-    "integer_pow": _power,
-    "square": lambda b, params, x: b.fmul(x, x, flags=FAST),
-    "sign": _sign,
-    "select_n": _select,
-    "is_finite": _finite,
-    "convert_element_type": _convert,
-    "copy": _pass,
-    "stop_gradient": _pass,
-    "optimization_barrier": _pass,
-    "reduce_precision": _pass,
-    "pow": lambda b, params, x, y: mathematics.power(b, x, convert(b, y, "f")),
-    "atan2": lambda b, params, y, x: mathematics.library(b, "atan2f", y, x),
-} | {
-    name: _unary(function)
-    for name, function in (
-        ("exp", mathematics.exp),
-        ("exp2", mathematics.exp2),
-        ("log", mathematics.log),
-        ("sqrt", partial(mathematics.intrinsic, "llvm.sqrt")),
-        ("rsqrt", mathematics.rsqrt),
-        ("abs", partial(mathematics.intrinsic, "llvm.fabs")),
-        ("floor", partial(mathematics.intrinsic, "llvm.floor")),
-        ("ceil", partial(mathematics.intrinsic, "llvm.ceil")),
-        ("logistic", mathematics.logistic),
-    )
-} | {
-    name: _unary(lambda b, x, symbol=symbol: mathematics.library(b, symbol, x))
-    for name, symbol in (
-        ("log1p", "log1pf"),
-        ("expm1", "expm1f"),
-        ("sin", "sinf"),
-        ("cos", "cosf"),
-        ("tan", "tanf"),
-        ("asin", "asinf"),
-        ("acos", "acosf"),
-        ("atan", "atanf"),
-        ("sinh", "sinhf"),
-        ("cosh", "coshf"),
-        ("tanh", "tanhf"),
-        ("cbrt", "cbrtf"),
-        ("erf", "erff"),
-    )
-}
+PRIMITIVES: dict[str, Emitter] = (
+    {
+        "add": _arithmetic("fadd", "add"),
+        "add_any": _arithmetic("fadd", "add"),
+        "sub": _arithmetic("fsub", "sub"),
+        "mul": _arithmetic("fmul", "mul"),
+        "div": _arithmetic("fdiv", "sdiv"),
+        "max": _extreme(">"),
+        "min": _extreme("<"),
+        "lt": _comparison("<"),
+        "le": _comparison("<="),
+        "gt": _comparison(">"),
+        "ge": _comparison(">="),
+        "eq": _comparison("=="),
+        "ne": _comparison("!="),
+        "and": lambda b, params, x, y: b.and_(x, y),
+        "or": lambda b, params, x, y: b.or_(x, y),
+        "xor": lambda b, params, x, y: b.xor(x, y),
+        "not": lambda b, params, x: b.not_(x),
+        "neg": lambda b, params, x: b.fneg(x) if is_float(x) else b.neg(x),
+        "clamp": _clamp,
+        "integer_pow": _power,
+        "square": lambda b, params, x: b.fmul(x, x, flags=FAST),
+        "sign": _sign,
+        "select_n": _select,
+        "is_finite": _finite,
+        "convert_element_type": _convert,
+        "copy": _pass,
+        "stop_gradient": _pass,
+        "optimization_barrier": _pass,
+        "reduce_precision": _pass,
+        "pow": lambda b, params, x, y: mathematics.power(b, x, convert(b, y, "f")),
+        "atan2": lambda b, params, y, x: mathematics.library(b, "atan2f", y, x),
+    }
+    | {
+        name: _unary(function)
+        for name, function in (
+            ("exp", mathematics.exp),
+            ("exp2", mathematics.exp2),
+            ("log", mathematics.log),
+            ("sqrt", partial(mathematics.intrinsic, "llvm.sqrt")),
+            ("rsqrt", mathematics.rsqrt),
+            ("abs", partial(mathematics.intrinsic, "llvm.fabs")),
+            ("floor", partial(mathematics.intrinsic, "llvm.floor")),
+            ("ceil", partial(mathematics.intrinsic, "llvm.ceil")),
+            ("logistic", mathematics.logistic),
+        )
+    }
+    | {
+        name: _unary(lambda b, x, symbol=symbol: mathematics.library(b, symbol, x))
+        for name, symbol in (
+            ("log1p", "log1pf"),
+            ("expm1", "expm1f"),
+            ("sin", "sinf"),
+            ("cos", "cosf"),
+            ("tan", "tanf"),
+            ("asin", "asinf"),
+            ("acos", "acosf"),
+            ("atan", "atanf"),
+            ("sinh", "sinhf"),
+            ("cosh", "coshf"),
+            ("tanh", "tanhf"),
+            ("cbrt", "cbrtf"),
+            ("erf", "erff"),
+        )
+    }
+)

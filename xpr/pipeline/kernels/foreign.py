@@ -151,5 +151,3 @@ def _error(api: int, message: str) -> int:
     create = ctypes.cast(api + ERROR_CREATE, POINTER(c_void_p)).contents.value
     arguments = _Error(ctypes.sizeof(_Error), None, message.encode(), INTERNAL)
     return ctypes.CFUNCTYPE(c_void_p, POINTER(_Error))(create)(ctypes.byref(arguments))
-
-

@@ -106,7 +106,7 @@ def pair(frame: Frame, boxes: Rectangles, capacity: int) -> Pairs:
 def why_not(anatomy: Anatomy, tile_size: int) -> str | None:
     """What keeps a method or a tile size from these kernels, in words."""
     if tile_size % LANES or tile_size > LARGEST_TILE:
-        return f"its tiles are {LANES} or {LARGEST_TILE} px, the settings say {tile_size}."
+        return f"its tiles are {LANES} or {LARGEST_TILE} px wide, the settings say {tile_size}."
     unknown = _response(anatomy).unknown_primitive()
     return None if unknown is None else f"it has no instructions for the primitive {unknown!r}."
 

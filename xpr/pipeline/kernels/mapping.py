@@ -14,12 +14,27 @@ import jax.numpy as jnp
 import numpy as np
 from llvmlite import ir
 
-
 from xpr.pipeline.kernels.emit import emit, unknown_primitive
-from xpr.pipeline.kernels.program import Program, load, load_lanes, long, store, total
+from xpr.pipeline.kernels.program import (
+    Program,
+    load,
+    load_lanes,
+    long,
+    store,
+    store_lanes,
+    total,
+)
 from xpr.pipeline.kernels.structure import Values
-from xpr.pipeline.kernels.tiles import as_lanes
-from xpr.pipeline.kernels.values import FLOAT, INT, LANES, LONG, VECTOR, convert, is_float
+from xpr.pipeline.kernels.values import (
+    FLOAT,
+    INT,
+    LANES,
+    LONG,
+    as_lanes,
+    convert,
+    is_float,
+    vector,
+)
 from xpr.pipeline.kernels.workers import digest
 from xpr.types import Array
 
@@ -106,7 +121,7 @@ class _Kernel:
 
     def _gathered(self, leaf: int, size: int, entry: int, rows: list[ir.Value]) -> ir.Value:
         b, array = self.b, getattr(self.view, f"own{leaf}")
-        lanes: ir.Value = ir.Constant(VECTOR, ir.Undefined)
+        lanes: ir.Value = ir.Constant(ir.VectorType(FLOAT, LANES), ir.Undefined)
         for lane, row in enumerate(rows):
             at = b.add(b.mul(row, long(size)), long(entry))
             lanes = b.insert_element(lanes, load(b, array, at), ir.Constant(INT, lane))
@@ -123,8 +138,8 @@ def forward(mapped: Map) -> Program:
         numbers = [value for output in outputs for value in output.ravel()]
         for j, value in enumerate(numbers):
             value = value if is_float(value) else convert(b, value, "f")
-            at = b.gep(view.results, [b.add(b.mul(long(j), view.stride), start)])
-            b.store(as_lanes(b, value), b.bitcast(at, ir.PointerType(VECTOR)), align=4)
+            at = b.add(b.mul(long(j), view.stride), start)
+            store_lanes(b, as_lanes(b, value), view.results, at)
     return kernel.program
 
 
@@ -150,7 +165,7 @@ def backward(mapped: Map, *, of_shared: bool) -> Program:
         if of_shared:
             inside = _inside(b, start, view.count)
             for j, value in enumerate(value for g in shared for value in g.ravel()):
-                zero = ir.Constant(VECTOR, [0.0] * LANES)
+                zero = vector([0.0] * LANES)
                 value = total(b, b.select(inside, as_lanes(b, value), zero))
                 store(b, b.fadd(load(b, view.sums, long(j)), value), view.sums, long(j))
         _scatter(b, [getattr(view, name) for name in gradients], own, rows)

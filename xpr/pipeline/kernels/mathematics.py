@@ -15,7 +15,6 @@ from xpr.pipeline.kernels.values import (
     FAST,
     FLOAT,
     INT,
-    LANES,
     constant,
     integer,
     is_vector,
@@ -34,7 +33,7 @@ MANTISSA, ONE, BIAS = 0x7FFFFF, 0x3F800000, 127
 def intrinsic(name: str, b: ir.IRBuilder, *args: ir.Value) -> ir.Value:
     """An LLVM intrinsic of floats, such as "llvm.sqrt"."""
     kind = args[0].type
-    suffix = f"v{LANES}f32" if is_vector(args[0]) else "f32"
+    suffix = f"v{args[0].type.count}f32" if is_vector(args[0]) else "f32"
     return b.call(_declare(b, f"{name}.{suffix}", kind, len(args)), args)
 
 
@@ -46,7 +45,7 @@ def library(b: ir.IRBuilder, symbol: str, *args: ir.Value) -> ir.Value:
     if not is_vector(args[0]):
         return b.call(function, args)
     result: ir.Value = ir.Constant(args[0].type, ir.Undefined)
-    for lane in (ir.Constant(INT, i) for i in range(LANES)):
+    for lane in (ir.Constant(INT, i) for i in range(args[0].type.count)):
         value = b.call(function, [b.extract_element(a, lane) for a in args])
         result = b.insert_element(result, value, lane)
     return result
@@ -64,16 +63,13 @@ def exp(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 def _exp(b: ir.IRBuilder, x: ir.Value, log2_base: float) -> ir.Value:
     scale = constant(x, log2_base)
-    low, high = constant(x, -126), constant(x, 127)
-    t = b.fmul(x, scale)
-    whole = intrinsic("llvm.rint", b, t)
-    whole = select(b, b.fcmp_ordered("<", whole, low), low, whole)
-    whole = select(b, b.fcmp_ordered(">", whole, high), high, whole)
+    # What is not a number passes through both.
+    low, high = constant(x, -126 / log2_base), constant(x, 127 / log2_base)
+    x = b.select(b.fcmp_ordered("<", x, low), low, x)
+    x = b.select(b.fcmp_ordered(">", x, high), high, x)
+    whole = intrinsic("llvm.rint", b, b.fmul(x, scale))
     # The product's rounding error would be that of a large number; fused, it is the fraction's.
     fraction = intrinsic("llvm.fmuladd", b, x, scale, b.fneg(whole))
-    half = constant(x, 0.5)
-    fraction = select(b, b.fcmp_ordered("<", fraction, b.fneg(half)), b.fneg(half), fraction)
-    fraction = select(b, b.fcmp_ordered(">", fraction, half), half, fraction)
     exponent = b.add(b.fptosi(whole, kind_like(x, INT)), integer(x, BIAS))
     power = b.bitcast(b.shl(exponent, integer(x, 23)), x.type)
     return b.fmul(_polynomial(b, EXP2, fraction), power, flags=FAST)

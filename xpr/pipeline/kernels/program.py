@@ -12,7 +12,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from xpr.pipeline.kernels.values import BIT, FLOAT, LANES, LONG, VECTOR
+from xpr.pipeline.kernels.values import BIT, FLOAT, LANES, LONG
 
 Entry = Callable[[Any], None]
 
@@ -109,30 +109,30 @@ def store(b: ir.IRBuilder, value: ir.Value, array: ir.Value, index: ir.Value) ->
     b.store(value, b.gep(array, [index]))
 
 
-def load_lanes(b: ir.IRBuilder, array: ir.Value, index: ir.Value) -> ir.Value:
-    """array[index : index + LANES] of floats."""
-    return b.load(_lanes(b, array, index), align=4)
+def load_lanes(b: ir.IRBuilder, array: ir.Value, index: ir.Value, lanes: int = LANES) -> ir.Value:
+    """array[index : index + lanes] of floats."""
+    return b.load(_lanes(b, array, index, ir.VectorType(FLOAT, lanes)), align=4)
 
 
 def store_lanes(b: ir.IRBuilder, value: ir.Value, array: ir.Value, index: ir.Value) -> None:
-    """array[index : index + LANES] = value."""
-    b.store(value, _lanes(b, array, index), align=4)
+    """array[index : index + lanes] = value."""
+    b.store(value, _lanes(b, array, index, value.type), align=4)
 
 
-def _lanes(b: ir.IRBuilder, array: ir.Value, index: ir.Value) -> ir.Value:
-    return b.bitcast(b.gep(array, [index]), ir.PointerType(VECTOR))
+def _lanes(b: ir.IRBuilder, array: ir.Value, index: ir.Value, kind: ir.Type) -> ir.Value:
+    return b.bitcast(b.gep(array, [index]), ir.PointerType(kind))
 
 
 def bits(b: ir.IRBuilder, lanes: ir.Value) -> ir.Value:
     """A vector of truth values as the bits of a 64-bit integer."""
-    return b.zext(b.bitcast(lanes, ir.IntType(LANES)), LONG)
+    return b.zext(b.bitcast(lanes, ir.IntType(lanes.type.count)), LONG)
 
 
 def total(b: ir.IRBuilder, lanes: ir.Value) -> ir.Value:
     """The sum of a vector's entries."""
-    name = f"llvm.vector.reduce.fadd.v{LANES}f32"
+    name = f"llvm.vector.reduce.fadd.v{lanes.type.count}f32"
     function = b.module.globals.get(name) or ir.Function(
-        b.module, ir.FunctionType(FLOAT, [FLOAT, VECTOR]), name
+        b.module, ir.FunctionType(FLOAT, [FLOAT, lanes.type]), name
     )
     return b.call(function, [ir.Constant(FLOAT, -0.0), lanes], fastmath=("reassoc",))
 
@@ -165,6 +165,12 @@ def _target() -> llvm.TargetMachine:
     )
 
 
+@functools.cache
+def widest() -> int:
+    """Floats in a register of this processor, 8 or 16 (half that would do, LLVM takes two)."""
+    return 16 if llvm.get_host_cpu_features().get("avx512f") else LANES
+
+
 _ENGINES: list[Any] = []  # the code lives as long as its engine
 
 
@@ -189,4 +195,3 @@ def _compile(text: str, name: str) -> Entry:
     engine.finalize_object()
     _ENGINES.append(engine)
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address(name))
-

@@ -92,9 +92,7 @@ def apply(task: Task, own: tuple[Array, ...], shared: tuple[Array, ...], rows: R
     return _forward(task, own, shared, rows)
 
 
-def _forward(
-    task: Task, own: tuple[Array, ...], shared: tuple[Array, ...], rows: Rows
-) -> Array:
+def _forward(task: Task, own: tuple[Array, ...], shared: tuple[Array, ...], rows: Rows) -> Array:
     mapped, visible = task.mapped, len(rows.index)
     result = jax.ShapeDtypeStruct((mapped.width, _padded(visible)), jnp.float32)
     name = f"xpr_map_{task.digest}_{task.threads}"

@@ -94,8 +94,9 @@ def _extreme_place(primitive: str) -> Shaper:
             best, place = rows[index][0], ir.Constant(INT, 0)
             for i, entry in enumerate(rows[index][1:], 1):
                 better = binary(b, primitive, entry, best)
-                best, place = select(b, better, entry, best), select(
-                    b, better, ir.Constant(INT, i), place
+                best, place = (
+                    select(b, better, entry, best),
+                    select(b, better, ir.Constant(INT, i), place),
                 )
             result[index] = place
         return result

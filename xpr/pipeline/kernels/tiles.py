@@ -1,6 +1,6 @@
 """The walk of a tile over its splats, nearest first: what both directions of compositing share.
 
-A tile is cut into strips of `LANES` columns, a strip into its rows: one row of a strip, a group, is
+A tile is cut into strips as wide as a register, a strip into its rows: one row of a strip, a group, is
 what one instruction works on. Groups outside a splat's box are passed over, and so are those whose
 pixels are all done.
 """
@@ -28,8 +28,9 @@ from xpr.pipeline.kernels.program import (
     load_lanes,
     long,
     take_one,
+    widest,
 )
-from xpr.pipeline.kernels.values import FLOAT, INT, LANES, LONG, VECTOR, constant, splat
+from xpr.pipeline.kernels.values import FLOAT, INT, LONG, as_lanes, constant, splat, vector
 from xpr.types import Array, Blend, Ray, Vec2, Vec3
 
 LARGEST_TILE = 16  # px: the groups of a tile are the bits of one integer
@@ -70,7 +71,12 @@ class Shape:
     @property
     def groups(self) -> int:
         """Groups of a tile."""
-        return self.tile_size * self.tile_size // LANES
+        return self.tile_size * self.tile_size // self.lanes
+
+    @property
+    def lanes(self) -> int:
+        """Pixels of a group."""
+        return min(self.tile_size, widest())
 
 
 class Response(NamedTuple):
@@ -189,19 +195,19 @@ class Walk:
 
     def group(self, strip: ir.Value, row: ir.Value) -> Group:
         """The group of a strip and a row."""
-        b = self.b
+        b, lanes = self.b, self.shape.lanes
         corner = [b.load(place) for place in self._corner]
-        left = b.add(corner[0], b.mul(strip, long(LANES)))
+        left = b.add(corner[0], b.mul(strip, long(self.shape.lanes)))
         down = b.add(corner[1], row)
         index = b.add(b.mul(strip, long(self.shape.tile_size)), row)
-        x = b.fadd(splat(b, b.sitofp(left, FLOAT)), _centers())
+        x = b.fadd(splat(b, b.sitofp(left, FLOAT), lanes), vector([i + 0.5 for i in range(lanes)]))
         y = b.fadd(b.sitofp(down, FLOAT), ir.Constant(FLOAT, 0.5))
         return Group(index, x, y, b.add(b.mul(down, self.view.stride), left))
 
     @contextmanager
     def groups(self) -> Iterator[Group]:
         """All groups of the tile."""
-        strips = long(self.shape.tile_size // LANES)
+        strips = long(self.shape.tile_size // self.shape.lanes)
         with (
             self.program.loop(long(0), strips) as strip,
             self.program.loop(long(0), long(self.shape.tile_size)) as row,
@@ -215,7 +221,7 @@ class Walk:
         low_x, low_y, high_x, high_y = (load(b, record, long(end - i)) for i in range(BOX, 0, -1))
         x, y = (b.load(place) for place in self._corner)
         rows = self._range(low_y, high_y, y, 1, size)
-        strips = self._range(low_x, high_x, x, LANES, size // LANES)
+        strips = self._range(low_x, high_x, x, self.shape.lanes, size // self.shape.lanes)
         with (
             self.program.loop(*strips) as strip,
             self.program.loop(*rows) as row,
@@ -249,11 +255,11 @@ class Walk:
     def begin(self, group: Group) -> ir.Value:
         """The transmittance before the first splat: 1, or 0 at pixels outside the image."""
         b = self.b
-        right = splat(b, b_float(b, self.view.width))
+        right = splat(b, b_float(b, self.view.width), self.shape.lanes)
         inside = b.fcmp_ordered("<", group.x, right)
         above = b.fcmp_ordered("<", group.y, b_float(b, self.view.height))
         one, zero = constant(group.x, 1), constant(group.x, 0)
-        start = b.select(b.and_(inside, splat(b, above)), one, zero)
+        start = b.select(b.and_(inside, splat(b, above, self.shape.lanes)), one, zero)
         lit = bits(b, b.fcmp_ordered(">", start, zero))
         bit = b.shl(b.zext(b.icmp_signed("!=", lit, long(0)), LONG), group.index)
         b.store(b.or_(b.load(self.alive), bit), self.alive)
@@ -263,16 +269,25 @@ class Walk:
         """Origin and direction, from six planes; zeros where the method reads none."""
         if not self.shape.anatomy.reads_rays:
             return [ir.Constant(FLOAT, 0.0)] * 6
-        return [load_lanes(self.b, self.view.rays, self.place(i, group)) for i in range(6)]
+        return [self.plane(self.view.rays, i, group) for i in range(6)]
 
     def place(self, channel: int, group: Group) -> ir.Value:
         """Where a group begins in a plane of an image."""
         return self.b.add(self.b.mul(long(channel), self.view.plane), group.pixel)
 
+    def plane(self, planes: ir.Value, channel: int, group: Group) -> ir.Value:
+        """A group of an image's plane."""
+        return load_lanes(self.b, planes, self.place(channel, group), self.shape.lanes)
+
     def slot(self, channel: int, group: Group) -> ir.Value:
         """Where a group begins in a plane of the tile's own memory."""
-        cells = self.shape.groups * LANES
-        return self.b.add(long(channel * cells), self.b.mul(group.index, long(LANES)))
+        before = self.b.mul(group.index, long(self.shape.lanes))
+        return self.b.add(long(channel * self.shape.tile_size**2), before)
+
+    def kept(self, channel: int, group: Group) -> ir.Value:
+        """A group of a plane of the tile's own memory."""
+        slot = self.slot(channel, group)
+        return load_lanes(self.b, self.view.scratch, slot, self.shape.lanes)
 
     def respond(
         self, response: Response, leaves: Sequence[ir.Value], group: Group
@@ -281,7 +296,7 @@ class Walk:
         values = emit_scalars(
             self.b, response.forward, [*leaves, group.x, group.y, *self.world(group)]
         )
-        lanes = [as_lanes(self.b, v) for v in values[: response.outputs]]
+        lanes = [as_lanes(self.b, v, self.shape.lanes) for v in values[: response.outputs]]
         return lanes[0], lanes[1:], values[response.outputs :]
 
 
@@ -310,18 +325,9 @@ def over(
     return b.select(goes_on, weight, zero), b.select(goes_on, behind, done)
 
 
-def as_lanes(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """A vector, whatever it was."""
-    return value if isinstance(value.type, ir.VectorType) else splat(b, value)
-
-
 def b_float(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """A 64-bit integer as a float."""
     return b.sitofp(x, FLOAT)
-
-
-def _centers() -> ir.Constant:
-    return ir.Constant(VECTOR, [i + 0.5 for i in range(LANES)])
 
 
 def _whole(b: ir.IRBuilder, rounding: str, x: ir.Value, count: int) -> ir.Value:
@@ -334,4 +340,3 @@ def _whole(b: ir.IRBuilder, rounding: str, x: ir.Value, count: int) -> ir.Value:
         short = b.fcmp_ordered("<", b.sitofp(whole, FLOAT), x)
         whole = b.add(whole, b.zext(short, INT))
     return clamp(b, b.sext(whole, LONG), long(0), long(count))
-

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-LANES = 8  # pixels that one instruction works on
+LANES = 8  # what one instruction works on, where nothing else is said
 FLOAT, INT, LONG, BIT = ir.FloatType(), ir.IntType(32), ir.IntType(64), ir.IntType(1)
-VECTOR = ir.VectorType(FLOAT, LANES)
 # Products and sums may fuse. Nothing is assumed about infinities or what is not a number.
 FAST = ("contract", "nsz")
 
@@ -37,28 +36,37 @@ def integer(like: ir.Value, number: int) -> ir.Constant:
 
 def _filled(like: ir.Value, kind: ir.Type, number: float) -> ir.Constant:
     if is_vector(like):
-        return ir.Constant(ir.VectorType(kind, LANES), [number] * LANES)
+        return ir.Constant(ir.VectorType(kind, like.type.count), [number] * like.type.count)
     return ir.Constant(kind, number)
 
 
 def kind_like(like: ir.Value, kind: ir.Type) -> ir.Type:
     """`kind`, or the vector of it, as `like` is."""
-    return ir.VectorType(kind, LANES) if is_vector(like) else kind
+    return ir.VectorType(kind, like.type.count) if is_vector(like) else kind
 
 
-def splat(b: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
+def vector(numbers: Sequence[float]) -> ir.Constant:
+    """A vector of these floats."""
+    return ir.Constant(ir.VectorType(FLOAT, len(numbers)), [float(x) for x in numbers])
+
+
+def splat(b: ir.IRBuilder, scalar: ir.Value, lanes: int = LANES) -> ir.Value:
     """A vector of equal entries."""
-    kind = ir.VectorType(scalar.type, LANES)
+    kind = ir.VectorType(scalar.type, lanes)
     first = b.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(INT, 0))
-    everywhere = ir.Constant(ir.VectorType(INT, LANES), [0] * LANES)
+    everywhere = ir.Constant(ir.VectorType(INT, lanes), [0] * lanes)
     return b.shuffle_vector(first, ir.Constant(kind, ir.Undefined), everywhere)
 
 
 def spread(b: ir.IRBuilder, values: Sequence[ir.Value]) -> list[ir.Value]:
     """All as vectors if one of them is."""
-    if not any(is_vector(v) for v in values):
-        return list(values)
-    return [v if is_vector(v) else splat(b, v) for v in values]
+    lanes = max((v.type.count for v in values if is_vector(v)), default=0)
+    return [v if is_vector(v) or not lanes else splat(b, v, lanes) for v in values]
+
+
+def as_lanes(b: ir.IRBuilder, value: ir.Value, lanes: int = LANES) -> ir.Value:
+    """A vector, whatever it was."""
+    return value if is_vector(value) else splat(b, value, lanes)
 
 
 def select(b: ir.IRBuilder, which: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:

@@ -44,8 +44,6 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_name_prefix="xpr")
 
 
-
-
 def threads() -> int:
     """How many kernels run side by side where nothing else is said."""
     return min(os.cpu_count() or 1, MOST_THREADS)

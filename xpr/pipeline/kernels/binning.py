@@ -29,7 +29,17 @@ from xpr.pipeline.kernels.program import (
     store,
 )
 from xpr.pipeline.kernels.tiles import b_float
-from xpr.pipeline.kernels.values import FLOAT, INT, LANES, LONG, as_lanes, splat, vector
+from xpr.pipeline.kernels.values import (
+    FLOAT,
+    INT,
+    LANES,
+    LONG,
+    Builder,
+    Value,
+    as_lanes,
+    splat,
+    vector,
+)
 from xpr.pipeline.kernels.workers import digest, pack, run
 from xpr.types import Array, Splat, Vec2
 
@@ -80,13 +90,13 @@ class _Spans:
         self.cursor = self.program.variable(LONG, long(0))
 
     @contextmanager
-    def splats(self) -> Iterator[ir.Value]:
+    def splats(self) -> Iterator[Value]:
         """The splats of this thread's range."""
         with self.program.loop(self.view.first, self.view.end) as number:
             yield number
 
     @contextmanager
-    def spans(self, number: ir.Value) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
+    def spans(self, number: Value) -> Iterator[tuple[Value, Value, Value]]:
         """Of a splat's tiles: row, first column, and how many columns there are from it on."""
         b = self.b
         at = b.mul(number, long(4))
@@ -100,7 +110,7 @@ class _Spans:
             b.store(b.add(b.load(self.cursor), long(1)), self.cursor)
 
     @contextmanager
-    def touched(self, mask: ir.Value, row: ir.Value, column: ir.Value) -> Iterator[ir.Value]:
+    def touched(self, mask: Value, row: Value, column: Value) -> Iterator[Value]:
         """The tiles whose bits are set in a mask."""
         b = self.b
         rest = self.program.variable(LONG, long(0))
@@ -148,9 +158,7 @@ def fill() -> Program:
     return spans.program
 
 
-def _corners(
-    b: ir.IRBuilder, row: ir.Value, column: ir.Value, size: int
-) -> tuple[list[ir.Value], list[ir.Value]]:
+def _corners(b: Builder, row: Value, column: Value, size: int) -> tuple[list[Value], list[Value]]:
     """The outermost pixel centres of `LANES` tiles: x a vector, y a scalar."""
     left = splat(b, b_float(b, b.mul(column, long(size))))
     x = b.fadd(left, vector([i * size + 0.5 for i in range(LANES)]))

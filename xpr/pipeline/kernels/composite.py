@@ -15,7 +15,17 @@ from xpr.pipeline.kernels.program import (
     total,
 )
 from xpr.pipeline.kernels.tiles import Group, Response, Shape, Walk, opaque, over
-from xpr.pipeline.kernels.values import FAST, FLOAT, INT, LONG, as_lanes, constant, splat, vector
+from xpr.pipeline.kernels.values import (
+    FAST,
+    FLOAT,
+    INT,
+    LONG,
+    Value,
+    as_lanes,
+    constant,
+    splat,
+    vector,
+)
 
 # What a call packs: addresses of arrays of the kind, or (None) whole numbers.
 VIEW: dict[str, ir.Type | None] = {
@@ -127,7 +137,7 @@ class _Replay:
 
     def start(self, group: Group) -> None:
         """Fill the tile's memory."""
-        b, walk, view = self.b, self.walk, self.view
+        walk, view = self.walk, self.view
         self._put(self.channels, group, walk.begin(group))
         self._put(self.channels + 1, group, walk.plane(view.behind, 0, group))
         for i in range(self.channels):
@@ -135,7 +145,7 @@ class _Replay:
         for i in range(6 * self.of_rays):
             self._put(self.rays + i, group, constant(group.x, 0))
 
-    def splat(self, number: ir.Value, record: ir.Value) -> None:
+    def splat(self, number: Value, record: Value) -> None:
         """Sum the gradients of one splat over the tile's pixels."""
         b, shape = self.b, self.shape
         leaves = [load(b, record, long(i)) for i in range(shape.leaves)]
@@ -161,10 +171,10 @@ class _Replay:
     def _pixels(
         self,
         group: Group,
-        before: ir.Value,
-        alphas: tuple[ir.Value, ir.Value],
-        values: list[ir.Value],
-        residuals: list[ir.Value],
+        before: Value,
+        alphas: tuple[Value, Value],
+        values: list[Value],
+        residuals: list[Value],
     ) -> None:
         """One splat at one group: alpha before and after its clamp, and its channels."""
         b, blend = self.b, self.shape.blend
@@ -204,8 +214,8 @@ class _Replay:
         self._put(self.channels + 1, group, behind)
         self.walk.rest(group, after)
 
-    def _get(self, plane: int, group: Group) -> ir.Value:
+    def _get(self, plane: int, group: Group) -> Value:
         return self.walk.kept(plane, group)
 
-    def _put(self, plane: int, group: Group, value: ir.Value) -> None:
+    def _put(self, plane: int, group: Group, value: Value) -> None:
         store_lanes(self.b, value, self.view.scratch, self.walk.slot(plane, group))

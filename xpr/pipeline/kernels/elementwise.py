@@ -10,13 +10,13 @@ import numpy as np
 from llvmlite import ir
 
 from xpr.pipeline.kernels import mathematics
-from xpr.pipeline.kernels.values import FAST, constant, convert, is_float, select
+from xpr.pipeline.kernels.values import FAST, Builder, Value, constant, convert, is_float, select
 
-Emitter = Callable[..., ir.Value]
+Emitter = Callable[..., Value]
 
 
 def _arithmetic(of_floats: str, of_integers: str) -> Emitter:
-    def emitter(b: ir.IRBuilder, params: Any, x: ir.Value, y: ir.Value) -> ir.Value:
+    def emitter(b: Builder, params: Any, x: Value, y: Value) -> Value:
         del params
         if is_float(x):
             zeros = (_is_zero(x), _is_zero(y))
@@ -28,12 +28,12 @@ def _arithmetic(of_floats: str, of_integers: str) -> Emitter:
     return emitter
 
 
-def _is_zero(x: ir.Value) -> bool:
+def _is_zero(x: Value) -> bool:
     return isinstance(x, ir.Constant) and x.constant == 0
 
 
 def _comparison(operator: str) -> Emitter:
-    def emitter(b: ir.IRBuilder, params: Any, x: ir.Value, y: ir.Value) -> ir.Value:
+    def emitter(b: Builder, params: Any, x: Value, y: Value) -> Value:
         del params
         if not is_float(x):
             return b.icmp_signed(operator, x, y)
@@ -43,17 +43,17 @@ def _comparison(operator: str) -> Emitter:
 
 
 def _extreme(operator: str) -> Emitter:
-    def emitter(b: ir.IRBuilder, params: Any, x: ir.Value, y: ir.Value) -> ir.Value:
+    def emitter(b: Builder, params: Any, x: Value, y: Value) -> Value:
         return select(b, _comparison(operator)(b, params, x, y), x, y)
 
     return emitter
 
 
-def _clamp(b: ir.IRBuilder, params: Any, low: ir.Value, x: ir.Value, high: ir.Value) -> ir.Value:
+def _clamp(b: Builder, params: Any, low: Value, x: Value, high: Value) -> Value:
     return _extreme("<")(b, params, _extreme(">")(b, params, x, low), high)
 
 
-def _power(b: ir.IRBuilder, params: Any, x: ir.Value) -> ir.Value:
+def _power(b: Builder, params: Any, x: Value) -> Value:
     exponent = params["y"]
     result = constant(x, 1)
     for bit in bin(abs(exponent))[2:]:
@@ -62,34 +62,34 @@ def _power(b: ir.IRBuilder, params: Any, x: ir.Value) -> ir.Value:
     return b.fdiv(constant(x, 1), result, flags=FAST) if exponent < 0 else result
 
 
-def _sign(b: ir.IRBuilder, params: Any, x: ir.Value) -> ir.Value:
+def _sign(b: Builder, params: Any, x: Value) -> Value:
     del params
     zero, one = constant(x, 0), constant(x, 1)
     negative = select(b, b.fcmp_ordered("<", x, zero), constant(x, -1), zero)
     return select(b, b.fcmp_ordered(">", x, zero), one, negative)
 
 
-def _select(b: ir.IRBuilder, params: Any, which: ir.Value, *cases: ir.Value) -> ir.Value:
+def _select(b: Builder, params: Any, which: Value, *cases: Value) -> Value:
     del params
     return select(b, which, cases[1], cases[0])
 
 
-def _pass(b: ir.IRBuilder, params: Any, x: ir.Value) -> ir.Value:
+def _pass(b: Builder, params: Any, x: Value) -> Value:
     del b, params
     return x
 
 
-def _convert(b: ir.IRBuilder, params: Any, x: ir.Value) -> ir.Value:
-    kind = np.dtype(params["new_dtype"])
-    return convert(b, x, "b" if kind == bool else "f" if kind.kind in "fV" else "i")
+def _convert(b: Builder, params: Any, x: Value) -> Value:
+    kind = np.dtype(params["new_dtype"]).kind
+    return convert(b, x, {"b": "b", "f": "f"}.get(kind, "i"))
 
 
-def _finite(b: ir.IRBuilder, params: Any, x: ir.Value) -> ir.Value:
+def _finite(b: Builder, params: Any, x: Value) -> Value:
     del params
     return b.fcmp_ordered("==", b.fsub(x, x), constant(x, 0))
 
 
-def _unary(function: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Emitter:
+def _unary(function: Callable[[Builder, Value], Value]) -> Emitter:
     return lambda b, params, x: function(b, x)
 
 

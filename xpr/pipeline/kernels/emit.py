@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 from jax.extend import core
-from llvmlite import ir
 
 from xpr.pipeline.kernels.elementwise import PRIMITIVES
 from xpr.pipeline.kernels.structure import SHAPERS, Values
-from xpr.pipeline.kernels.values import literal, spread
+from xpr.pipeline.kernels.values import Builder, Value, literal, spread
 
 LARGEST = 4096  # entries of one array: each is an instruction
 
 
-def emit(b: ir.IRBuilder, closed: Any, args: Sequence[Values]) -> list[Values]:
+def emit(b: Builder, closed: Any, args: Sequence[Values]) -> list[Values]:
     """The instructions of a closed jaxpr, applied to arrays of values.
 
     The jaxpr must have no `unknown_primitive`.
@@ -46,12 +45,12 @@ def emit(b: ir.IRBuilder, closed: Any, args: Sequence[Values]) -> list[Values]:
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def emit_scalars(b: ir.IRBuilder, closed: Any, args: Sequence[ir.Value]) -> list[ir.Value]:
+def emit_scalars(b: Builder, closed: Any, args: Sequence[Value]) -> list[Value]:
     """The instructions of a closed jaxpr over scalars."""
     return [x[()] for x in emit(b, closed, [boxed(a) for a in args])]
 
 
-def boxed(value: ir.Value) -> Values:
+def boxed(value: Value) -> Values:
     """A value as an array without axes."""
     box = np.empty((), dtype=object)
     box[()] = value
@@ -84,7 +83,7 @@ def _inner(equation: Any) -> Any:
     return None
 
 
-def _entrywise(b: ir.IRBuilder, equation: Any, inputs: list[Values]) -> Values:
+def _entrywise(b: Builder, equation: Any, inputs: list[Values]) -> Values:
     emitter = PRIMITIVES[equation.primitive.name]
     arrays = np.broadcast_arrays(*inputs)
     result = np.empty(arrays[0].shape, dtype=object)

@@ -143,11 +143,11 @@ def _view(buffer: Any) -> np.ndarray:
     if 0 in shape:
         return np.empty(shape, dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    memory = (ctypes.c_char * size).from_address(buffer.data)
+    memory: Any = (ctypes.c_char * size).from_address(buffer.data)
     return np.frombuffer(memory, dtype).reshape(shape)
 
 
 def _error(api: int, message: str) -> int:
-    create = ctypes.cast(api + ERROR_CREATE, POINTER(c_void_p)).contents.value
+    create: Any = ctypes.cast(api + ERROR_CREATE, POINTER(c_void_p)).contents.value
     arguments = _Error(ctypes.sizeof(_Error), None, message.encode(), INTERNAL)
     return ctypes.CFUNCTYPE(c_void_p, POINTER(_Error))(create)(ctypes.byref(arguments))

@@ -30,6 +30,8 @@ from xpr.pipeline.kernels.values import (
     INT,
     LANES,
     LONG,
+    Builder,
+    Value,
     as_lanes,
     convert,
     is_float,
@@ -102,7 +104,7 @@ class _Kernel:
             for shape, at in zip(mapped.shared, shared, strict=True)
         ]
 
-    def rows(self, start: ir.Value) -> list[ir.Value]:
+    def rows(self, start: Value) -> list[Value]:
         """The rows that the lanes of a block stand for; past the end, the last one."""
         b, last = self.b, self.b.sub(self.view.count, long(1))
         rows = []
@@ -112,16 +114,16 @@ class _Kernel:
             rows.append(b.sext(load(b, self.view.index, i), LONG))
         return rows
 
-    def own(self, rows: list[ir.Value]) -> list[Values]:
+    def own(self, rows: list[Value]) -> list[Values]:
         """The block's own numbers, lanes each."""
         return [
             _filled(shape, lambda j, i=i, shape=shape: self._gathered(i, _size(shape), j, rows))
             for i, shape in enumerate(self.mapped.own)
         ]
 
-    def _gathered(self, leaf: int, size: int, entry: int, rows: list[ir.Value]) -> ir.Value:
+    def _gathered(self, leaf: int, size: int, entry: int, rows: list[Value]) -> Value:
         b, array = self.b, getattr(self.view, f"own{leaf}")
-        lanes: ir.Value = ir.Constant(ir.VectorType(FLOAT, LANES), ir.Undefined)
+        lanes: Value = ir.Constant(ir.VectorType(FLOAT, LANES), ir.Undefined)
         for lane, row in enumerate(rows):
             at = b.add(b.mul(row, long(size)), long(entry))
             lanes = b.insert_element(lanes, load(b, array, at), ir.Constant(INT, lane))
@@ -145,16 +147,15 @@ def forward(mapped: Map) -> Program:
 
 def backward(mapped: Map, *, of_shared: bool) -> Program:
     """Cotangents of own rows to their places, those of the shared numbers added to `sums`."""
-    gradients = {f"gradient{i}": FLOAT for i in range(len(mapped.own))}
-    kernel = _Kernel(
-        "map_backward", mapped, {"cotangents": FLOAT, "stride": None, "sums": FLOAT} | gradients
-    )
+    gradients = [f"gradient{i}" for i in range(len(mapped.own))]
+    more: dict[str, ir.Type | None] = {"cotangents": FLOAT, "stride": None, "sums": FLOAT}
+    kernel = _Kernel("map_backward", mapped, more | dict.fromkeys(gradients, FLOAT))
     b, view = kernel.b, kernel.view
     with kernel.program.loop(view.first, view.end) as block:
         start = b.mul(block, long(LANES))
         rows, places = kernel.rows(start), iter(range(mapped.width))
 
-        def cotangent(_: int) -> ir.Value:
+        def cotangent(_: int) -> Value:
             return load_lanes(
                 b, view.cotangents, b.add(b.mul(long(next(places)), view.stride), start)
             )
@@ -172,9 +173,7 @@ def backward(mapped: Map, *, of_shared: bool) -> Program:
     return kernel.program
 
 
-def _scatter(
-    b: ir.IRBuilder, arrays: list[ir.Value], grads: list[Values], rows: list[ir.Value]
-) -> None:
+def _scatter(b: Builder, arrays: list[Value], grads: list[Values], rows: list[Value]) -> None:
     """Lanes to rows, the first one last: what a lane past the end writes does not stay."""
     for array, grad in zip(arrays, grads, strict=True):
         for entry, value in enumerate(grad.ravel()):
@@ -184,15 +183,15 @@ def _scatter(
                 store(b, b.extract_element(lanes, ir.Constant(INT, lane)), array, at)
 
 
-def _inside(b: ir.IRBuilder, start: ir.Value, count: ir.Value) -> ir.Value:
-    lanes: ir.Value = ir.Constant(ir.VectorType(ir.IntType(1), LANES), ir.Undefined)
+def _inside(b: Builder, start: Value, count: Value) -> Value:
+    lanes: Value = ir.Constant(ir.VectorType(ir.IntType(1), LANES), ir.Undefined)
     for lane in range(LANES):
         one = b.icmp_signed("<", b.add(start, long(lane)), count)
         lanes = b.insert_element(lanes, one, ir.Constant(INT, lane))
     return lanes
 
 
-def _filled(shape: tuple[int, ...], entry: Callable[[int], ir.Value]) -> Values:
+def _filled(shape: tuple[int, ...], entry: Callable[[int], Value]) -> Values:
     array = np.empty(_size(shape), dtype=object)
     for j in range(array.size):
         array[j] = entry(j)

@@ -15,6 +15,8 @@ from xpr.pipeline.kernels.values import (
     FAST,
     FLOAT,
     INT,
+    Builder,
+    Value,
     constant,
     integer,
     is_vector,
@@ -30,38 +32,38 @@ LOG = tuple(2 / (2 * k + 1) for k in range(5))
 MANTISSA, ONE, BIAS = 0x7FFFFF, 0x3F800000, 127
 
 
-def intrinsic(name: str, b: ir.IRBuilder, *args: ir.Value) -> ir.Value:
+def intrinsic(name: str, b: Builder, *args: Value) -> Value:
     """An LLVM intrinsic of floats, such as "llvm.sqrt"."""
     kind = args[0].type
     suffix = f"v{args[0].type.count}f32" if is_vector(args[0]) else "f32"
     return b.call(_declare(b, f"{name}.{suffix}", kind, len(args)), args)
 
 
-def library(b: ir.IRBuilder, symbol: str, *args: ir.Value) -> ir.Value:
+def library(b: Builder, symbol: str, *args: Value) -> Value:
     """A function of the C library, such as "tanhf", lane by lane."""
     function = _declare(b, symbol, FLOAT, len(args))
     for attribute in ("nounwind", "readnone"):
         function.attributes.add(attribute)
     if not is_vector(args[0]):
         return b.call(function, args)
-    result: ir.Value = ir.Constant(args[0].type, ir.Undefined)
+    result: Value = ir.Constant(args[0].type, ir.Undefined)
     for lane in (ir.Constant(INT, i) for i in range(args[0].type.count)):
         value = b.call(function, [b.extract_element(a, lane) for a in args])
         result = b.insert_element(result, value, lane)
     return result
 
 
-def exp2(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def exp2(b: Builder, x: Value) -> Value:
     """2^x: a polynomial of the fraction, times a power of two made from its bits."""
     return _exp(b, x, 1)
 
 
-def exp(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def exp(b: Builder, x: Value) -> Value:
     """e^x; at least 2^-126 and finite."""
     return _exp(b, x, math.log2(math.e))
 
 
-def _exp(b: ir.IRBuilder, x: ir.Value, log2_base: float) -> ir.Value:
+def _exp(b: Builder, x: Value, log2_base: float) -> Value:
     scale = constant(x, log2_base)
     # What is not a number passes through both.
     low, high = constant(x, -126 / log2_base), constant(x, 127 / log2_base)
@@ -75,7 +77,7 @@ def _exp(b: ir.IRBuilder, x: ir.Value, log2_base: float) -> ir.Value:
     return b.fmul(_polynomial(b, EXP2, fraction), power, flags=FAST)
 
 
-def log(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def log(b: Builder, x: Value) -> Value:
     """The natural logarithm: e log 2 + log m, m in [0.7, 1.42] from the bits of x = m 2^e."""
     bits = b.bitcast(x, kind_like(x, INT))
     # Shifting by 1/sqrt(2) first puts the cut between exponents where m is largest.
@@ -93,7 +95,7 @@ def log(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return select(b, positive, value, edge)
 
 
-def power(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+def power(b: Builder, x: Value, y: Value) -> Value:
     """x^y for real y; of a negative x, whole y only."""
     zero, one, two = constant(x, 0), constant(x, 1), constant(x, 2)
     size = intrinsic("llvm.fabs", b, x)
@@ -109,29 +111,29 @@ def power(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     return select(b, b.fcmp_ordered("<", x, zero), mirrored, value)
 
 
-def rsqrt(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def rsqrt(b: Builder, x: Value) -> Value:
     """1 / sqrt(x)."""
     return b.fdiv(constant(x, 1), intrinsic("llvm.sqrt", b, x), flags=FAST)
 
 
-def logistic(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def logistic(b: Builder, x: Value) -> Value:
     """1 / (1 + e^-x)."""
     one = constant(x, 1)
     return b.fdiv(one, b.fadd(one, exp(b, b.fneg(x))), flags=FAST)
 
 
-def _polynomial(b: ir.IRBuilder, coefficients: object, x: ir.Value) -> ir.Value:
+def _polynomial(b: Builder, coefficients: object, x: Value) -> Value:
     *rest, result = (constant(x, c) for c in coefficients)  # pyright: ignore[reportGeneralTypeIssues]
     for c in reversed(rest):
         result = intrinsic("llvm.fmuladd", b, result, x, c)
     return result
 
 
-def _inf(like: ir.Value, sign: int) -> ir.Constant:
+def _inf(like: Value, sign: int) -> ir.Constant:
     return constant(like, sign * math.inf)
 
 
-def _declare(b: ir.IRBuilder, name: str, kind: ir.Type, arity: int) -> ir.Function:
+def _declare(b: Builder, name: str, kind: ir.Type, arity: int) -> ir.Function:
     module = b.module
     if name in module.globals:
         return module.globals[name]

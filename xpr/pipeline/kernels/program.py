@@ -12,7 +12,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from xpr.pipeline.kernels.values import BIT, FLOAT, LANES, LONG
+from xpr.pipeline.kernels.values import BIT, FLOAT, LANES, LONG, Builder, Value
 
 Entry = Callable[[Any], None]
 
@@ -30,7 +30,7 @@ class Program:
         kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(LONG)])
         self.function = ir.Function(self.module, kind, name)
         self._entry = self.function.append_basic_block("entry")
-        self.b = ir.IRBuilder(self.function.append_basic_block("body"))
+        self.b: Builder = ir.IRBuilder(self.function.append_basic_block("body"))
 
     def arguments(self, kinds: dict[str, ir.Type | None]) -> SimpleNamespace:
         """By name, in the order in which a call packs them.
@@ -46,7 +46,7 @@ class Program:
             values[name] = value
         return SimpleNamespace(**values)
 
-    def variable(self, kind: ir.Type, start: ir.Value) -> ir.Value:
+    def variable(self, kind: ir.Type, start: Value) -> Value:
         """A local variable; LLVM makes it a register."""
         with self.b.goto_block(self._entry):
             place = self.b.alloca(kind)
@@ -54,7 +54,7 @@ class Program:
         return place
 
     @contextmanager
-    def loop(self, start: ir.Value, end: ir.Value) -> Iterator[ir.Value]:
+    def loop(self, start: Value, end: Value) -> Iterator[Value]:
         """For i in [start, end), 64-bit."""
         b = self.b
         before, head = b.block, self.function.append_basic_block("head")
@@ -71,7 +71,7 @@ class Program:
         b.position_at_end(after)
 
     @contextmanager
-    def repeat(self, goes_on: Callable[[], ir.Value]) -> Iterator[None]:
+    def repeat(self, goes_on: Callable[[], Value]) -> Iterator[None]:
         """While `goes_on()`."""
         b = self.b
         head, body, after = (self.function.append_basic_block(n) for n in ("head", "body", "after"))
@@ -99,36 +99,36 @@ def long(number: int) -> ir.Constant:
     return ir.Constant(LONG, number)
 
 
-def load(b: ir.IRBuilder, array: ir.Value, index: ir.Value) -> ir.Value:
+def load(b: Builder, array: Value, index: Value) -> Value:
     """array[index]."""
     return b.load(b.gep(array, [index]))
 
 
-def store(b: ir.IRBuilder, value: ir.Value, array: ir.Value, index: ir.Value) -> None:
+def store(b: Builder, value: Value, array: Value, index: Value) -> None:
     """array[index] = value."""
     b.store(value, b.gep(array, [index]))
 
 
-def load_lanes(b: ir.IRBuilder, array: ir.Value, index: ir.Value, lanes: int = LANES) -> ir.Value:
+def load_lanes(b: Builder, array: Value, index: Value, lanes: int = LANES) -> Value:
     """array[index : index + lanes] of floats."""
     return b.load(_lanes(b, array, index, ir.VectorType(FLOAT, lanes)), align=4)
 
 
-def store_lanes(b: ir.IRBuilder, value: ir.Value, array: ir.Value, index: ir.Value) -> None:
+def store_lanes(b: Builder, value: Value, array: Value, index: Value) -> None:
     """array[index : index + lanes] = value."""
     b.store(value, _lanes(b, array, index, value.type), align=4)
 
 
-def _lanes(b: ir.IRBuilder, array: ir.Value, index: ir.Value, kind: ir.Type) -> ir.Value:
+def _lanes(b: Builder, array: Value, index: Value, kind: ir.Type) -> Value:
     return b.bitcast(b.gep(array, [index]), ir.PointerType(kind))
 
 
-def bits(b: ir.IRBuilder, lanes: ir.Value) -> ir.Value:
+def bits(b: Builder, lanes: Value) -> Value:
     """A vector of truth values as the bits of a 64-bit integer."""
     return b.zext(b.bitcast(lanes, ir.IntType(lanes.type.count)), LONG)
 
 
-def total(b: ir.IRBuilder, lanes: ir.Value) -> ir.Value:
+def total(b: Builder, lanes: Value) -> Value:
     """The sum of a vector's entries."""
     name = f"llvm.vector.reduce.fadd.v{lanes.type.count}f32"
     function = b.module.globals.get(name) or ir.Function(
@@ -137,18 +137,18 @@ def total(b: ir.IRBuilder, lanes: ir.Value) -> ir.Value:
     return b.call(function, [ir.Constant(FLOAT, -0.0), lanes], fastmath=("reassoc",))
 
 
-def clamp(b: ir.IRBuilder, x: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
+def clamp(b: Builder, x: Value, low: Value, high: Value) -> Value:
     """Signed 64-bit x within [low, high]."""
     x = b.select(b.icmp_signed("<", x, low), low, x)
     return b.select(b.icmp_signed(">", x, high), high, x)
 
 
-def count_trailing_zeros(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def count_trailing_zeros(b: Builder, x: Value) -> Value:
     """The place of the lowest bit of a 64-bit integer that is not zero."""
     return b.cttz(x, ir.Constant(BIT, 1))
 
 
-def take_one(b: ir.IRBuilder, counter: ir.Value) -> ir.Value:
+def take_one(b: Builder, counter: Value) -> Value:
     """The counter's value; it is then one larger, for all threads."""
     return b.atomic_rmw("add", counter, long(1), "monotonic")
 

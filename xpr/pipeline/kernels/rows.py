@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -71,7 +72,7 @@ def each(
     rows = Rows(jnp.arange(n, dtype=jnp.int32), jnp.int32(n))
     if order is not None:
         rows = Rows(order.index, jnp.sum(order.valid, dtype=jnp.int32))
-    planes = apply(Task(mapped, threads()), tuple(own), tuple(shared), rows)
+    planes: Any = apply(Task(mapped, threads()), tuple(own), tuple(shared), rows)
     return outputs[0].unflatten(_unpacked(planes, mapped))
 
 
@@ -109,9 +110,9 @@ def _remember(task: Task, own: Any, shared: Any, rows: Any) -> tuple[Array, Save
 
 
 def _backward(task: Task, saved: Saved, cotangents: Any) -> tuple[Any, Any, None]:
-    mapped, visible = task.mapped, len(saved.rows.index)
+    visible = len(saved.rows.index)
     if isinstance(cotangents, jax.custom_derivatives.SymbolicZero):
-        cotangents = jnp.zeros(cotangents.shape, cotangents.dtype)
+        cotangents = jnp.zeros(cotangents.shape)
     cotangents = jnp.pad(cotangents, ((0, 0), (0, _padded(visible) - visible)))
     results = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (*saved.own, *saved.shared)]
     name = f"xpr_unmap{saved.of_shared:d}_{task.digest}_{task.threads}"
@@ -143,7 +144,7 @@ def _entry(task: Task, kind: str) -> Entry:
 def _ranges(count: int, threads: int) -> list[tuple[int, int]]:
     """Equal shares of the blocks."""
     edges = np.linspace(0, -(-count // LANES), threads + 1).astype(int).tolist()
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(itertools.pairwise(edges))
 
 
 def _run_forward(task: Task, *arrays: np.ndarray) -> None:

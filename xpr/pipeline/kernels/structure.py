@@ -15,18 +15,18 @@ import numpy as np
 from llvmlite import ir
 
 from xpr.pipeline.kernels.elementwise import PRIMITIVES
-from xpr.pipeline.kernels.values import INT, literal, select, spread
+from xpr.pipeline.kernels.values import INT, Builder, Value, literal, select, spread
 
-Values = np.ndarray  # of ir.Value
+Values = np.ndarray  # of Value
 Shaper = Callable[..., Any]  # builder, parameters, arrays -> an array or a list of them
 
 
-def binary(b: ir.IRBuilder, primitive: str, x: ir.Value, y: ir.Value) -> ir.Value:
+def binary(b: Builder, primitive: str, x: Value, y: Value) -> Value:
     """One entry of an elementwise primitive."""
     return PRIMITIVES[primitive](b, {}, *spread(b, (x, y)))
 
 
-def _broadcast(b: ir.IRBuilder, params: Any, x: Values) -> Values:
+def _broadcast(b: Builder, params: Any, x: Values) -> Values:
     del b
     shape = [1] * len(params["shape"])
     for axis, size in zip(params["broadcast_dimensions"], x.shape, strict=True):
@@ -34,37 +34,42 @@ def _broadcast(b: ir.IRBuilder, params: Any, x: Values) -> Values:
     return np.broadcast_to(x.reshape(shape), params["shape"])
 
 
-def _slice(b: ir.IRBuilder, params: Any, x: Values) -> Values:
+def _slice(b: Builder, params: Any, x: Values) -> Values:
     del b
     starts, limits = params["start_indices"], params["limit_indices"]
     steps = params["strides"] or [1] * x.ndim
     return x[(*(slice(*span) for span in zip(starts, limits, steps, strict=True)), ...)]
 
 
-def _split(b: ir.IRBuilder, params: Any, x: Values) -> list[Values]:
+def _split(b: Builder, params: Any, x: Values) -> list[Values]:
     del b
     return np.split(x, np.cumsum(params["sizes"])[:-1], axis=params["axis"])
 
 
-def _unstack(b: ir.IRBuilder, params: Any, x: Values) -> list[Values]:
+def _unstack(b: Builder, params: Any, x: Values) -> list[Values]:
     del b
     axis = params["axis"]
     return [np.squeeze(part, axis) for part in np.split(x, x.shape[axis], axis=axis)]
 
 
-def _pad(b: ir.IRBuilder, params: Any, x: Values, fill: Values) -> Values:
+def _pad(b: Builder, params: Any, x: Values, fill: Values) -> Values:
     del b
     config = params["padding_config"]
-    shape = [low + high + n + max(n - 1, 0) * gap for n, (low, high, gap) in zip(x.shape, config)]
+    shape = [
+        low + high + n + max(n - 1, 0) * gap for n, (low, high, gap) in _pairs(x.shape, config)
+    ]
     result = np.full([max(n, 0) for n in shape], fill[()], dtype=object)
     for index in np.ndindex(*x.shape):
-        place = tuple(low + i * (gap + 1) for i, (low, _, gap) in zip(index, config))
-        if all(0 <= i < n for i, n in zip(place, result.shape)):
+        place = tuple(low + i * (gap + 1) for i, (low, _, gap) in _pairs(index, config))
+        if all(0 <= i < n for i, n in _pairs(place, result.shape)):
             result[place] = x[index]
     return result
 
 
-def _iota(b: ir.IRBuilder, params: Any) -> Values:
+_pairs = functools.partial(zip, strict=True)
+
+
+def _iota(b: Builder, params: Any) -> Values:
     del b
     shape, axis = params["shape"], params["dimension"]
     numbers = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
@@ -72,7 +77,7 @@ def _iota(b: ir.IRBuilder, params: Any) -> Values:
 
 
 def _reduce(primitive: str) -> Shaper:
-    def shaper(b: ir.IRBuilder, params: Any, x: Values) -> Values:
+    def shaper(b: Builder, params: Any, x: Values) -> Values:
         axes = sorted(params["axes"])
         kept = [i for i in range(x.ndim) if i not in axes]
         rows = x.transpose(*kept, *axes).reshape([x.shape[i] for i in kept] + [-1])
@@ -86,7 +91,7 @@ def _reduce(primitive: str) -> Shaper:
 
 
 def _extreme_place(primitive: str) -> Shaper:
-    def shaper(b: ir.IRBuilder, params: Any, x: Values) -> Values:
+    def shaper(b: Builder, params: Any, x: Values) -> Values:
         (axis,) = params["axes"]
         rows = np.moveaxis(x, axis, -1)
         result = np.empty(rows.shape[:-1], dtype=object)
@@ -104,7 +109,7 @@ def _extreme_place(primitive: str) -> Shaper:
     return shaper
 
 
-def _dot(b: ir.IRBuilder, params: Any, x: Values, y: Values) -> Values:
+def _dot(b: Builder, params: Any, x: Values, y: Values) -> Values:
     (x_in, y_in), (x_batch, y_batch) = params["dimension_numbers"]
     x_out = [i for i in range(x.ndim) if i not in (*x_in, *x_batch)]
     y_out = [i for i in range(y.ndim) if i not in (*y_in, *y_batch)]
@@ -120,7 +125,7 @@ def _dot(b: ir.IRBuilder, params: Any, x: Values, y: Values) -> Values:
     return result.reshape(shape)
 
 
-def _dynamic_slice(b: ir.IRBuilder, params: Any, x: Values, *starts: Values) -> Values:
+def _dynamic_slice(b: Builder, params: Any, x: Values, *starts: Values) -> Values:
     """Every slice that there is, and a choice among them."""
     sizes = params["slice_sizes"]
     ranges = [range(n - size + 1) for n, size in zip(x.shape, sizes, strict=True)]

@@ -30,7 +30,17 @@ from xpr.pipeline.kernels.program import (
     take_one,
     widest,
 )
-from xpr.pipeline.kernels.values import FLOAT, INT, LONG, as_lanes, constant, splat, vector
+from xpr.pipeline.kernels.values import (
+    FLOAT,
+    INT,
+    LONG,
+    Builder,
+    Value,
+    as_lanes,
+    constant,
+    splat,
+    vector,
+)
 from xpr.types import Array, Blend, Ray, Vec2, Vec3
 
 LARGEST_TILE = 16  # px: the groups of a tile are the bits of one integer
@@ -138,10 +148,10 @@ class Group(NamedTuple):
       pixel: place of its first pixel in a plane.
     """
 
-    index: ir.Value
-    x: ir.Value
-    y: ir.Value
-    pixel: ir.Value
+    index: Value
+    x: Value
+    y: Value
+    pixel: Value
 
 
 class Walk:
@@ -153,12 +163,12 @@ class Walk:
         self._corner = [program.variable(LONG, long(0)) for _ in range(2)]
 
     @contextmanager
-    def tiles(self) -> Iterator[ir.Value]:
+    def tiles(self) -> Iterator[Value]:
         """The tiles that `order` lists, taken in turn by whoever is free."""
         b, view = self.b, self.view
         turn = self.program.variable(LONG, long(0))
 
-        def more() -> ir.Value:
+        def more() -> Value:
             i = take_one(b, view.counter)
             b.store(i, turn)
             return b.icmp_signed("<", i, view.count)
@@ -172,7 +182,7 @@ class Walk:
             yield tile
 
     @contextmanager
-    def splats(self, tile: ir.Value, last: ir.Value) -> Iterator[tuple[ir.Value, ir.Value]]:
+    def splats(self, tile: Value, last: Value) -> Iterator[tuple[Value, Value]]:
         """The tile's splats until all of its pixels are done: each one's number and its record.
 
         Args:
@@ -183,7 +193,7 @@ class Walk:
         end = b.sext(load(b, view.ends, tile), LONG)
         b.store(b.sext(load(b, view.starts, tile), LONG), last)
 
-        def more() -> ir.Value:
+        def more() -> Value:
             lit = b.icmp_signed("!=", b.load(self.alive), long(0))
             return b.and_(lit, b.icmp_signed("<", b.load(last), end))
 
@@ -193,7 +203,7 @@ class Walk:
             yield number, b.gep(view.records, [b.mul(number, long(self.shape.record))])
             b.store(b.add(pair, long(1)), last)
 
-    def group(self, strip: ir.Value, row: ir.Value) -> Group:
+    def group(self, strip: Value, row: Value) -> Group:
         """The group of a strip and a row."""
         b, lanes = self.b, self.shape.lanes
         corner = [b.load(place) for place in self._corner]
@@ -215,7 +225,7 @@ class Walk:
             yield self.group(strip, row)
 
     @contextmanager
-    def groups_in_box(self, record: ir.Value) -> Iterator[Group]:
+    def groups_in_box(self, record: Value) -> Iterator[Group]:
         """The living groups of the tile that the box of a splat (address of its record) meets."""
         b, size, end = self.b, self.shape.tile_size, self.shape.record
         low_x, low_y, high_x, high_y = (load(b, record, long(end - i)) for i in range(BOX, 0, -1))
@@ -232,8 +242,8 @@ class Walk:
                 yield group
 
     def _range(
-        self, low: ir.Value, high: ir.Value, corner: ir.Value, step: int, count: int
-    ) -> tuple[ir.Value, ir.Value]:
+        self, low: Value, high: Value, corner: Value, step: int, count: int
+    ) -> tuple[Value, Value]:
         """Which of `count` parts of `step` px have a pixel centre within [low, high]."""
         b, start = self.b, b_float(self.b, corner)
         # The first pixel centre of a part is at 0.5, its last at step - 0.5.
@@ -244,7 +254,7 @@ class Walk:
         end = _whole(b, "floor", b.fadd(b.fmul(last, inverse), ir.Constant(FLOAT, 1)), count)
         return begin, end
 
-    def rest(self, group: Group, transmittance: ir.Value) -> None:
+    def rest(self, group: Group, transmittance: Value) -> None:
         """Keep a group from now on only if one of its pixels is not done."""
         b = self.b
         lit = bits(b, b.fcmp_ordered(">", transmittance, constant(transmittance, 0)))
@@ -252,7 +262,7 @@ class Walk:
             gone = b.not_(b.shl(long(1), group.index))
             b.store(b.and_(b.load(self.alive), gone), self.alive)
 
-    def begin(self, group: Group) -> ir.Value:
+    def begin(self, group: Group) -> Value:
         """The transmittance before the first splat: 1, or 0 at pixels outside the image."""
         b = self.b
         right = splat(b, b_float(b, self.view.width), self.shape.lanes)
@@ -265,33 +275,33 @@ class Walk:
         b.store(b.or_(b.load(self.alive), bit), self.alive)
         return start
 
-    def world(self, group: Group) -> list[ir.Value]:
+    def world(self, group: Group) -> list[Value]:
         """Origin and direction, from six planes; zeros where the method reads none."""
         if not self.shape.anatomy.reads_rays:
             return [ir.Constant(FLOAT, 0.0)] * 6
         return [self.plane(self.view.rays, i, group) for i in range(6)]
 
-    def place(self, channel: int, group: Group) -> ir.Value:
+    def place(self, channel: int, group: Group) -> Value:
         """Where a group begins in a plane of an image."""
         return self.b.add(self.b.mul(long(channel), self.view.plane), group.pixel)
 
-    def plane(self, planes: ir.Value, channel: int, group: Group) -> ir.Value:
+    def plane(self, planes: Value, channel: int, group: Group) -> Value:
         """A group of an image's plane."""
         return load_lanes(self.b, planes, self.place(channel, group), self.shape.lanes)
 
-    def slot(self, channel: int, group: Group) -> ir.Value:
+    def slot(self, channel: int, group: Group) -> Value:
         """Where a group begins in a plane of the tile's own memory."""
         before = self.b.mul(group.index, long(self.shape.lanes))
         return self.b.add(long(channel * self.shape.tile_size**2), before)
 
-    def kept(self, channel: int, group: Group) -> ir.Value:
+    def kept(self, channel: int, group: Group) -> Value:
         """A group of a plane of the tile's own memory."""
         slot = self.slot(channel, group)
         return load_lanes(self.b, self.view.scratch, slot, self.shape.lanes)
 
     def respond(
-        self, response: Response, leaves: Sequence[ir.Value], group: Group
-    ) -> tuple[ir.Value, list[ir.Value], list[ir.Value]]:
+        self, response: Response, leaves: Sequence[Value], group: Group
+    ) -> tuple[Value, list[Value], list[Value]]:
         """Alpha and channels, lanes each, and the residuals of the way back."""
         values = emit_scalars(
             self.b, response.forward, [*leaves, group.x, group.y, *self.world(group)]
@@ -300,7 +310,7 @@ class Walk:
         return lanes[0], lanes[1:], values[response.outputs :]
 
 
-def opaque(b: ir.IRBuilder, blend: Blend, raw: ir.Value, before: ir.Value) -> tuple[ir.Value, ...]:
+def opaque(b: Builder, blend: Blend, raw: Value, before: Value) -> tuple[Value, ...]:
     """Alpha as it is blended (`xpr.pipeline.blend.opaque`), and where it counts."""
     largest = constant(raw, blend.alpha_max)
     alpha = b.select(b.fcmp_ordered("<", raw, largest), raw, largest)
@@ -309,9 +319,7 @@ def opaque(b: ir.IRBuilder, blend: Blend, raw: ir.Value, before: ir.Value) -> tu
     return b.select(seen, alpha, constant(raw, 0)), seen
 
 
-def over(
-    b: ir.IRBuilder, blend: Blend, before: ir.Value, alpha: ir.Value
-) -> tuple[ir.Value, ir.Value]:
+def over(b: Builder, blend: Blend, before: Value, alpha: Value) -> tuple[Value, Value]:
     """Weight and the transmittance behind a layer (`xpr.pipeline.blend.over`)."""
     zero = constant(alpha, 0)
     weight = b.fmul(alpha, before)
@@ -325,12 +333,12 @@ def over(
     return b.select(goes_on, weight, zero), b.select(goes_on, behind, done)
 
 
-def b_float(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+def b_float(b: Builder, x: Value) -> Value:
     """A 64-bit integer as a float."""
     return b.sitofp(x, FLOAT)
 
 
-def _whole(b: ir.IRBuilder, rounding: str, x: ir.Value, count: int) -> ir.Value:
+def _whole(b: Builder, rounding: str, x: Value, count: int) -> Value:
     """A float rounded to an integer within [0, count]; what is not a number is 0."""
     low, high = ir.Constant(FLOAT, 0.0), ir.Constant(FLOAT, float(count))
     x = b.select(b.fcmp_ordered(">", x, low), x, low)

@@ -8,39 +8,43 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+# llvmlite says nothing about its types.
+Builder = Any  # ir.IRBuilder
+Value = Any  # ir.Value
+
 LANES = 8  # what one instruction works on, where nothing else is said
 FLOAT, INT, LONG, BIT = ir.FloatType(), ir.IntType(32), ir.IntType(64), ir.IntType(1)
 # Products and sums may fuse. Nothing is assumed about infinities or what is not a number.
 FAST = ("contract", "nsz")
 
 
-def is_vector(value: ir.Value) -> bool:
+def is_vector(value: Value) -> bool:
     """Whether it has one entry a lane."""
     return isinstance(value.type, ir.VectorType)
 
 
-def is_float(value: ir.Value) -> bool:
+def is_float(value: Value) -> bool:
     """Whether it is a float or a vector of them."""
     return isinstance(getattr(value.type, "element", value.type), ir.FloatType)
 
 
-def constant(like: ir.Value, number: float) -> ir.Constant:
+def constant(like: Value, number: float) -> ir.Constant:
     """A float, or a vector of equal ones, as `like` is."""
     return _filled(like, FLOAT, float(np.float32(number)))
 
 
-def integer(like: ir.Value, number: int) -> ir.Constant:
+def integer(like: Value, number: int) -> ir.Constant:
     """A 32-bit integer, or a vector of equal ones, as `like` is."""
     return _filled(like, INT, number)
 
 
-def _filled(like: ir.Value, kind: ir.Type, number: float) -> ir.Constant:
+def _filled(like: Value, kind: ir.Type, number: float) -> ir.Constant:
     if is_vector(like):
         return ir.Constant(ir.VectorType(kind, like.type.count), [number] * like.type.count)
     return ir.Constant(kind, number)
 
 
-def kind_like(like: ir.Value, kind: ir.Type) -> ir.Type:
+def kind_like(like: Value, kind: ir.Type) -> ir.Type:
     """`kind`, or the vector of it, as `like` is."""
     return ir.VectorType(kind, like.type.count) if is_vector(like) else kind
 
@@ -50,7 +54,7 @@ def vector(numbers: Sequence[float]) -> ir.Constant:
     return ir.Constant(ir.VectorType(FLOAT, len(numbers)), [float(x) for x in numbers])
 
 
-def splat(b: ir.IRBuilder, scalar: ir.Value, lanes: int = LANES) -> ir.Value:
+def splat(b: Builder, scalar: Value, lanes: int = LANES) -> Value:
     """A vector of equal entries."""
     kind = ir.VectorType(scalar.type, lanes)
     first = b.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(INT, 0))
@@ -58,23 +62,23 @@ def splat(b: ir.IRBuilder, scalar: ir.Value, lanes: int = LANES) -> ir.Value:
     return b.shuffle_vector(first, ir.Constant(kind, ir.Undefined), everywhere)
 
 
-def spread(b: ir.IRBuilder, values: Sequence[ir.Value]) -> list[ir.Value]:
+def spread(b: Builder, values: Sequence[Value]) -> list[Value]:
     """All as vectors if one of them is."""
     lanes = max((v.type.count for v in values if is_vector(v)), default=0)
     return [v if is_vector(v) or not lanes else splat(b, v, lanes) for v in values]
 
 
-def as_lanes(b: ir.IRBuilder, value: ir.Value, lanes: int = LANES) -> ir.Value:
+def as_lanes(b: Builder, value: Value, lanes: int = LANES) -> Value:
     """A vector, whatever it was."""
     return value if is_vector(value) else splat(b, value, lanes)
 
 
-def select(b: ir.IRBuilder, which: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
+def select(b: Builder, which: Value, yes: Value, no: Value) -> Value:
     """Entry by entry."""
     return b.select(*spread(b, (which, yes, no)))
 
 
-def convert(b: ir.IRBuilder, x: ir.Value, to: str) -> ir.Value:
+def convert(b: Builder, x: Value, to: str) -> Value:
     """To floats ("f"), 32-bit integers ("i") or truth values ("b")."""
     kind = getattr(x.type, "element", x.type)
     if isinstance(kind, ir.FloatType):

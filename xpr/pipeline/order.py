@@ -61,9 +61,9 @@ def each(
     return jax.vmap(lambda one: function(one, camera))(scene)
 
 
-def project(one: Primitive, camera: Camera) -> Projected:
-    """One primitive on the image plane."""
-    return one.project(camera)
+def project(scene: Primitive, camera: Camera) -> Projected:
+    """Every primitive on the image plane; leaves [N, ...]."""
+    return each(lambda one, camera: one.project(camera), scene, camera)
 
 
 def survey(

@@ -18,7 +18,7 @@ from xpr.pipeline.bin import rectangles
 from xpr.pipeline.capacity import Capacity, Count, Overflow
 from xpr.pipeline.frame import Frame, Request
 from xpr.pipeline.grid import Grid
-from xpr.pipeline.order import Survey, each, front_to_back, project, survey
+from xpr.pipeline.order import Survey, front_to_back, project, survey
 from xpr.pipeline.settings import Settings
 from xpr.types import Array, Primitive, Splat, count
 
@@ -135,7 +135,7 @@ def _render(
     if count(scene) == 0:
         return _nothing(camera, background, features)
     grid = Grid(camera.width, camera.height, settings.tile_size)
-    record = jax.eval_shape(partial(each, project), scene, camera).splat
+    record = jax.eval_shape(project, scene, camera).splat
     request = Request(anatomy(record), camera.viewmat.dtype, grid, settings)
     chosen = backends.choose(request, backend)
     found = survey(scene, camera, alive, chosen.each)
@@ -170,7 +170,7 @@ def _render(
 
 def _drawn(one: Primitive, camera: Camera) -> tuple[Splat, Array]:
     """What is drawn of a primitive, and its depth."""
-    projected = project(one, camera)
+    projected = one.project(camera)
     return projected.splat, projected.depth
 
 

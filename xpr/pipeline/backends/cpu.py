@@ -79,7 +79,8 @@ def each(
     """See `xpr.pipeline.order.each`, which it is for functions that the kernels cannot express."""
     from xpr.pipeline.kernels import rows
 
-    return rows.each(function, scene, camera, order) or every(function, scene, camera, order)
+    found = rows.each(function, scene, camera, order)
+    return every(function, scene, camera, order) if found is None else found
 
 
 def pair(frame: Frame, rectangles: Rectangles, capacity: int) -> Pairs:

@@ -69,6 +69,12 @@ def _sign(b: Builder, params: Any, x: Value) -> Value:
     return select(b, b.fcmp_ordered(">", x, zero), one, negative)
 
 
+def _round(b: Builder, params: Any, x: Value) -> Value:
+    if int(params["rounding_method"]) == 1:  # to the nearest, ties to even
+        return mathematics.intrinsic("llvm.rint", b, x)
+    return mathematics.intrinsic("llvm.round", b, x)
+
+
 def _select(b: Builder, params: Any, which: Value, *cases: Value) -> Value:
     del params
     return select(b, which, cases[1], cases[0])
@@ -117,6 +123,7 @@ PRIMITIVES: dict[str, Emitter] = (
         "integer_pow": _power,
         "square": lambda b, params, x: b.fmul(x, x, flags=FAST),
         "sign": _sign,
+        "round": _round,
         "select_n": _select,
         "is_finite": _finite,
         "convert_element_type": _convert,

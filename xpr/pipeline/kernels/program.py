@@ -88,10 +88,14 @@ class Program:
 
         A call releases Python's lock.
         """
+        return _compile(self.text(), self.name)
+
+    def text(self) -> str:
+        """The finished module; nothing can be added after it."""
         with self.b.goto_block(self._entry):
             self.b.branch(self.function.blocks[1])
         self.b.ret_void()
-        return _compile(str(self.module), self.name)
+        return str(self.module)
 
 
 def long(number: int) -> ir.Constant:
@@ -184,9 +188,22 @@ def _optimised(text: str) -> llvm.ModuleRef:
     return module
 
 
-def assembly(program_text: str) -> str:
+def assembly(program: Program) -> str:
     """The processor's instructions, for those who want to read them."""
-    return _target().emit_assembly(_optimised(program_text))
+    return _target().emit_assembly(_optimised(program.text()))
+
+
+_ENGINES: list[Any] = []  # the code lives as long as its engine
+
+
+def _optimised(text: str) -> llvm.ModuleRef:
+    module = llvm.parse_assembly(text)
+    module.triple = _target().triple
+    module.data_layout = str(_target().target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    passes = llvm.create_pass_builder(_target(), options)
+    passes.getModulePassManager().run(module, passes)
+    return module
 
 
 def _compile(text: str, name: str) -> Entry:

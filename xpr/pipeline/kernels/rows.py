@@ -150,13 +150,13 @@ def _ranges(count: int, threads: int) -> list[tuple[int, int]]:
 def _run_forward(task: Task, *arrays: np.ndarray) -> None:
     *given, index, number, planes = arrays
     count = int(number)
-    planes[:, count:] = 0
     if count:
         packs = [
             pack([*span, count, index, *given, planes, planes.shape[1]])
             for span in _ranges(count, task.threads)
         ]
         run(_entry(task, "forward"), packs)
+    planes[:, count:] = 0
 
 
 def _run_backward(task: Task, of_shared: bool, *arrays: np.ndarray) -> None:

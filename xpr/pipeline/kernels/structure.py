@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -127,25 +127,50 @@ def _dot(b: Builder, params: Any, x: Values, y: Values) -> Values:
 
 def _dynamic_slice(b: Builder, params: Any, x: Values, *starts: Values) -> Values:
     """Every slice that there is, and a choice among them."""
-    sizes = params["slice_sizes"]
-    ranges = [range(n - size + 1) for n, size in zip(x.shape, sizes, strict=True)]
-    result: Values | None = None
-    for corner in np.ndindex(*(len(r) for r in ranges)):
-        part = x[tuple(slice(i, i + n) for i, n in zip(corner, sizes, strict=True))]
-        if result is None:
-            result = part.copy()
-            continue
-        # At or beyond this corner on each axis; the last that holds is the clamped start.
-        here = functools.reduce(
-            functools.partial(binary, b, "and"),
-            [
-                binary(b, "ge", start[()], ir.Constant(INT, i))
-                for start, i in zip(starts, corner, strict=True)
-            ],
+    result = np.full(params["slice_sizes"], None, dtype=object)
+    for here, part in _windows(b, x.shape, result.shape, starts):
+        result = _choose(b, here, x[part], result)
+    return result
+
+
+def _dynamic_update_slice(
+    b: Builder, params: Any, x: Values, update: Values, *starts: Values
+) -> Values:
+    """Every place that there is, and a choice among the outcomes."""
+    del params
+    result = x
+    for here, part in _windows(b, x.shape, update.shape, starts):
+        placed = x.copy()
+        placed[part] = update
+        result = _choose(b, here, placed, result)
+    return result
+
+
+def _windows(
+    b: Builder, shape: tuple[int, ...], sizes: tuple[int, ...], starts: tuple[Values, ...]
+) -> Iterator[tuple[Value | None, tuple[slice, ...]]]:
+    """Where a window may lie, and whether it starts there or beyond on every axis.
+
+    The last that does is where it is: a start out of range is the nearest that fits. The first
+    window is where it is if no other is (None).
+    """
+    for corner in np.ndindex(*(n - size + 1 for n, size in _pairs(shape, sizes))):
+        reached = [
+            binary(b, "ge", start[()], ir.Constant(INT, i)) for start, i in _pairs(starts, corner)
+        ]
+        here = functools.reduce(functools.partial(binary, b, "and"), reached)
+        yield (
+            here if any(corner) else None,
+            tuple(slice(i, i + n) for i, n in _pairs(corner, sizes)),
         )
-        for index in np.ndindex(*part.shape):
-            result[index] = select(b, here, part[index], result[index])
-    assert result is not None
+
+
+def _choose(b: Builder, here: Value | None, yes: Values, no: Values) -> Values:
+    if here is None:
+        return yes
+    result = np.empty(yes.shape, dtype=object)
+    for index in np.ndindex(*yes.shape):
+        result[index] = select(b, here, yes[index], no[index])
     return result
 
 
@@ -161,6 +186,7 @@ SHAPERS: dict[str, Shaper] = {
     "iota": _iota,
     "dot_general": _dot,
     "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
     "reshape": _numpy(lambda params, x: x.reshape(params["new_sizes"])),
     "squeeze": _numpy(lambda params, x: np.squeeze(x, tuple(params["dimensions"]))),
     "expand_dims": _numpy(lambda params, x: np.expand_dims(x, tuple(params["dimensions"]))),

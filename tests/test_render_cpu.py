@@ -10,7 +10,7 @@ import pytest
 import scenes
 from jax import lax
 from test_render_gradients import posed, same
-from test_render_plugins import Ball, Balls, Flags, Marbles, balls
+from test_render_plugins import Ball, Balls, Marbles, balls
 
 import xpr
 from xpr.pipeline.anatomy import anatomy
@@ -40,7 +40,7 @@ def test_image_and_gradients_are_those_of_the_reference(lens, size):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("kind", [Balls, Marbles, Flags])
+@pytest.mark.parametrize("kind", [Balls, Marbles])
 def test_so_are_those_of_any_method_along_the_ray(kind):
     """Colours and depth that vary along the ray, rays with gradients, a rule that keeps the last."""
     against_reference(balls(kind, "OpenCV"))

@@ -156,7 +156,9 @@ class _Screen:
         self._bar.start()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is not None and issubclass(kind, UserError):  # one line says it, with no bar
+            self._bar.remove_task(self._task)
         self._bar.stop()
         logger = logging.getLogger("xpr")
         logger.removeHandler(self._handler)

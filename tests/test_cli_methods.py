@@ -36,3 +36,9 @@ def test_a_method_file_that_fails_is_told_in_one_line(code, tmp_path, capsys):
     assert main(["check", str(tmp_path / "mine.py")]) == 2
     out, err = capsys.readouterr()
     assert not out and err.count("\n") == 1 and "mine.py' cannot be imported: " in err
+
+
+def test_the_list_of_methods_names_each_class_in_full(capsys):
+    assert main(["methods"]) == 0
+    cells = [line.split("│")[2] for line in capsys.readouterr().out.splitlines() if "│" in line]
+    assert methods.BUILTIN["3dgs"] in "".join(cells).replace(" ", "")

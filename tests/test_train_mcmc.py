@@ -75,9 +75,9 @@ def test_only_those_touched_lose_their_moments(getkey):
 
 
 def test_numbers_grow_by_five_percent_up_to_the_cap(getkey):
-    """40 -> 42 -> 44 ..., never above the slots, and a full scene only relocates."""
-    scene, alive = slots.padded(blobs(40), SLOTS)
-    assert int(refined(scene, alive, getkey()).alive.sum()) == 42
+    """50 -> 52 -> 54 ..., never above the slots, and a full scene only relocates."""
+    scene, alive = slots.padded(blobs(50), SLOTS)
+    assert int(refined(scene, alive, getkey()).alive.sum()) == 52
     out = refined(scene, alive, getkey(), times=10)
     assert out.alive.all()
     assert not refined(out.scene, out.alive, getkey()).touched.any()

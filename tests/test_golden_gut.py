@@ -110,7 +110,6 @@ def precision(bits):
     "bits, backend, case",
     [
         (32, "xla", "pinhole_global_dense_hitnormal"),
-        (32, "cpu", "pinhole_global_dense_hitnormal"),
         (64, "xla", "pinhole_global_dense_hitnormal"),
         (64, "xla", "ortho_global_dense"),
     ],

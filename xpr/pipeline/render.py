@@ -150,7 +150,7 @@ def _render(
         order.valid,
         depth,
         extra[order.index],
-        jnp.concatenate([low, high], axis=1),
+        jnp.concatenate([low, high], axis=1).astype(depth.dtype),
         order.watched(camera),
         grid,
         request.anatomy,

@@ -25,7 +25,15 @@ def run(entry: Entry, packs: list[np.ndarray]) -> None:
 
 
 def pack(values: Iterable[np.ndarray | int]) -> np.ndarray:
-    """Arguments as a kernel reads them: arrays by their address."""
+    """Arguments as a kernel reads them: arrays by their address.
+
+    Raises:
+      TypeError: an array that no kernel can read.
+    """
+    values = list(values)
+    for value in values:
+        if isinstance(value, np.ndarray) and value.dtype == np.float64:
+            raise TypeError("a kernel reads float32, this array is float64")
     return np.array(
         [v.ctypes.data if isinstance(v, np.ndarray) else v for v in values], dtype=np.int64
     )

@@ -7,6 +7,39 @@ import os
 
 import jax
 
+from xpr.errors import UserError
+
+DIALECTS = ("triton", "mosaic", "interpret")
+ACCUMULATIONS = ("rows", "reduced", "atomics")
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """How the `pallas` backend's kernels are written. Static; the image does not depend on it.
+
+    Attributes:
+      dialect: "triton" (NVIDIA and AMD), "mosaic" (NVIDIA from Hopper on) or "interpret": no kernel
+        at all, the same program on any machine, slowly.
+      accumulate: how gradients of pixels become those of splats: "rows", "reduced" or "atomics"
+        (see `backends/accumulate.py`). The first alone gives the same bits in every run.
+      threshold: pixels of a tile that must see a splat for "reduced" to sum them first.
+      warps: of 32 threads, a tile.
+    """
+
+    dialect: str = "triton"
+    accumulate: str = "rows"
+    threshold: int = 8
+    warps: int = 4
+
+    def __post_init__(self) -> None:
+        """Raise a UserError for a name that does not exist."""
+        names = {"dialect": DIALECTS, "accumulate": ACCUMULATIONS}
+        for field, known in names.items():
+            if getattr(self, field) not in known:
+                raise UserError(
+                    f"Kernel.{field} is {getattr(self, field)!r}; known: {', '.join(known)}."
+                )
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -17,12 +50,14 @@ class Settings:
       batch: tiles that are composited side by side.
       chunk: splats between two looks at whether every pixel is done.
       loops: independent loops over batches; XLA runs them on as many cores.
+      kernel: of the `pallas` backend.
     """
 
     tile_size: int = 8
     batch: int = 16
     chunk: int = 32
     loops: int = 1
+    kernel: Kernel = Kernel()
 
     @classmethod
     def for_this_machine(cls) -> Settings:

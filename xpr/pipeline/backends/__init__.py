@@ -7,7 +7,7 @@ import importlib
 from xpr.errors import UserError
 from xpr.pipeline.frame import Frame, Layers
 
-AUTO = ("xla", "reference")  # the first without a reason against it is taken
+AUTO = ("pallas", "xla", "reference")  # the first without a reason against it is taken
 
 
 def composite(frame: Frame, backend: str) -> Layers:

@@ -22,7 +22,7 @@ class Dialect(abc.ABC):
     kernel: Kernel
 
     @abc.abstractmethod
-    def why_not(self, platform: str) -> str | None:
+    def why_not(self, platform: str, tile_size: int) -> str | None:
         """What keeps it from running on this platform ("cpu", "gpu", "tpu"), if anything."""
 
     @abc.abstractmethod

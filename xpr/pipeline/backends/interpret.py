@@ -15,9 +15,9 @@ from xpr.types import Array
 class Words(Dialect):
     """See `Dialect`."""
 
-    def why_not(self, platform: str) -> str | None:
+    def why_not(self, platform: str, tile_size: int) -> str | None:
         """It runs anywhere."""
-        del platform
+        del platform, tile_size
         return None
 
     def call(

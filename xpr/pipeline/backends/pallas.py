@@ -24,7 +24,7 @@ from xpr.pipeline.backends.tile import Lists, Pixels, TileLoop, World
 from xpr.pipeline.bin import Pairs
 from xpr.pipeline.frame import Frame, Layers
 from xpr.pipeline.grid import Grid
-from xpr.pipeline.settings import Settings
+from xpr.pipeline.settings import Kernel, Settings
 from xpr.types import Array, Blend, Ray, Vec2, Vec3
 
 MOST_CHANNELS = 32  # constant over a splat: each takes a register a pixel, or two in a replay
@@ -95,9 +95,8 @@ class Kernels(Tiled):
         loop, accumulation = self._loop(), self._accumulation()
         reads = self._reads(inputs, pairs, asked.values)
         world = inputs.rays if asked.rays else None
-        pixels = _Cotangents(
-            *(x if x.size else None for x in (asked.g, asked.g_moving)), asked.behind
-        )
+        g, g_moving = (x if x.size else None for x in (asked.g, asked.g_moving))
+        pixels = _Cotangents(g, g_moving, asked.behind)
 
         def body(reads: Reads, pixels: _Cotangents, before: Any, grads: Any, g_world: Any) -> None:
             del before  # it is what the first output starts as
@@ -162,58 +161,51 @@ def _rows(channels: Any, tile: Array) -> list[Array]:
 
 def why_not(frame: Frame) -> str | None:
     """The platform, sizes that do not fit a GPU, or a primitive that a kernel does not know."""
-    kernels = _kernels(frame)
-    reason = dialect(frame.settings.kernel).why_not(jax.default_backend())
-    if reason is not None:
-        return reason
-    size, channels = frame.grid.tile_size, sum(c.shape[1] for c in frame.constants())
-    if size & (size - 1):
-        return f"tiles of {size} px, and its kernels take powers of two."
-    if channels > MOST_CHANNELS:
-        return (
-            f"{channels} channels of colour, depth and features; a program holds at most "
-            f"{MOST_CHANNELS} of them."
+    kernel, size = frame.settings.kernel, frame.grid.tile_size
+    reason = dialect(kernel).why_not(jax.default_backend(), size)
+    channels = sum(c.shape[1] for c in frame.constants())
+    if reason is None and channels > MOST_CHANNELS:
+        reason = (
+            f"a program holds at most {MOST_CHANNELS} channels of colour, depth and features, not "
+            f"{channels}."
         )
-    return _unknown(kernels, str(frame.depth.dtype))
+    return reason or _unknown(frame.anatomy, kernel, size, str(frame.depth.dtype))
 
 
 def composite(frame: Frame) -> Layers:
     """Blend the tiles' lists."""
-    return tiled_composite(frame, _kernels(frame))
-
-
-def _kernels(frame: Frame) -> Kernels:
-    return Kernels(frame.grid, frame.settings, frame.splats.blend, frame.anatomy)
+    kernels = Kernels(frame.grid, frame.settings, frame.splats.blend, frame.anatomy)
+    return tiled_composite(frame, kernels)
 
 
 @functools.lru_cache
-def _unknown(kernels: Kernels, dtype: str) -> str | None:
-    """Try to lower a kernel that does nothing but evaluate one splat, for this machine."""
-    if kernels.settings.kernel.dialect == "interpret":
+def _unknown(anatomy: Anatomy, kernel: Kernel, tile_size: int, dtype: str) -> str | None:
+    """Try to lower a kernel that evaluates one splat, and its vjp, for this machine's GPU."""
+    if kernel.dialect == "interpret":
         return None
-    words, size = kernels._words(), kernels.grid.tile_size**2
-    leaves = sum(kernels.anatomy.read)
+    words, pixels, leaves = dialect(kernel), tile_size**2, sum(anatomy.read)
 
-    def body(row: Any, pixels: Any, out: Any) -> None:
-        lanes = [pixels[i] for i in range(8)]
-        ray = Ray(Vec2(*lanes[:2]), Vec3(*lanes[2:5]), Vec3(*lanes[5:]))
+    def body(row: Any, lanes: Any, out: Any) -> None:
+        x, y, *world = (lanes[i] for i in range(8))
+        ray = Ray(Vec2(x, y), Vec3(*world[:3]), Vec3(*world[3:]))
 
         def respond(leaves: list[Array]) -> Any:
-            return kernels.anatomy.respond(kernels.anatomy.unpack(leaves), ray)
+            return anatomy.respond(anatomy.unpack(leaves), ray)
 
-        given = [jnp.broadcast_to(row[i], (size,)) for i in range(leaves)]
+        given = [jnp.broadcast_to(row[i], (pixels,)) for i in range(leaves)]
         hit, pull = words.vjp(respond, given)
-        out[...] = sum(jax.tree.leaves(pull(hit)), start=lanes[0])
+        out[...] = sum(jax.tree.leaves(pull(hit)), start=x)
 
-    def run(row: Array, pixels: Array) -> Array:
-        shape = jax.ShapeDtypeStruct((size,), dtype)
-        return words.call(body, 1, (row, pixels), shape, update=False)
+    def run(row: Array, lanes: Array) -> Array:
+        shape = jax.ShapeDtypeStruct((pixels,), dtype)
+        return words.call(body, 1, (row, lanes), shape, update=False)
 
-    shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((leaves,), (8, size))]
+    shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((leaves,), (8, pixels))]
     version = jax.extend.backend.get_backend().platform_version
     target = "rocm" if "rocm" in version.lower() else "cuda"
     try:
         jax.jit(run).trace(*shapes).lower(lowering_platforms=(target,))
     except Exception as error:  # whatever the compiler says of the author's code
-        return f"evaluate() cannot be compiled: {' '.join(str(error).split())[:200]}"
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        return f"{kernel.dialect} cannot compile evaluate() ({told[:200]})."
     return None

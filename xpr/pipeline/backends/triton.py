@@ -16,14 +16,15 @@ from xpr.types import Array
 class Words(Dialect):
     """See `Dialect`."""
 
-    def why_not(self, platform: str) -> str | None:
-        """It needs a GPU."""
+    def why_not(self, platform: str, tile_size: int) -> str | None:
+        """It needs a GPU, and arrays whose length is a power of two."""
         if platform != "gpu":
             return (
-                f"its kernels are compiled for GPUs (CUDA, ROCm), and this machine's platform is "
-                f"{platform!r}. Take 'xla', or Settings(kernel=Kernel(dialect='interpret')) to try "
-                "the kernels slowly."
+                f"its kernels are compiled for GPUs (CUDA, ROCm), JAX's default device is a "
+                f"{platform}. To try them slowly: Settings(kernel=Kernel(dialect='interpret'))."
             )
+        if tile_size & (tile_size - 1):
+            return f"its kernels need a tile size that is a power of two, not {tile_size} px."
         return None
 
     def call(

@@ -21,7 +21,7 @@ class Words(Dialect):
         if platform != "gpu":
             return (
                 f"its kernels are compiled for GPUs (CUDA, ROCm), JAX's default device is a "
-                f"{platform}. To try them slowly: Settings(kernel=Kernel(dialect='interpret'))."
+                f"{platform}. To try them slowly: xpr.Settings(kernel=xpr.Kernel('interpret'))."
             )
         if tile_size & (tile_size - 1):
             return f"its kernels need a tile size that is a power of two, not {tile_size} px."

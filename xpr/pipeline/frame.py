@@ -32,12 +32,14 @@ class Request(NamedTuple):
     Attributes:
       anatomy: of the record.
       dtype: of all arrays.
+      features: channels that are given to `render`.
       grid: the tiles.
       settings: of the machine.
     """
 
     anatomy: Anatomy
     dtype: Any
+    features: int
     grid: Grid
     settings: Settings
 

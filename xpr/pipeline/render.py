@@ -72,7 +72,8 @@ def render(
       background: [3] RGB, or [C, 3]; black if None.
       features: [N, F] extra channels per primitive.
       alive: [N] bool; the others are left out. All, if None.
-      backend: "auto", "xla" or "reference" (every splat at every pixel; for small scenes).
+      backend: "auto", "pallas" (kernels for GPUs), "cpu" (kernels for CPUs), "xla" (anywhere) or
+        "reference" (every splat at every pixel; for small scenes). "auto" takes the first that can.
       settings: tile size and batching; by default the measured ones of this platform.
 
     Raises:
@@ -136,7 +137,8 @@ def _render(
         return _nothing(camera, background, features)
     grid = Grid(camera.width, camera.height, settings.tile_size)
     record = jax.eval_shape(project, scene, camera).splat
-    request = Request(anatomy(record), camera.viewmat.dtype, grid, settings)
+    given = 0 if features is None else features.shape[1]
+    request = Request(anatomy(record), camera.viewmat.dtype, given, grid, settings)
     chosen = backends.choose(request, backend)
     found = survey(scene, camera, alive, chosen.each)
     visible, intersections = _demand(found, grid)

@@ -8,7 +8,8 @@ from types import ModuleType
 from xpr.errors import UserError
 from xpr.pipeline.frame import Request
 
-AUTO = ("cpu", "xla", "reference")  # the first without a reason against it is taken
+# The first without a reason against it is taken.
+AUTO = ("pallas", "cpu", "xla", "reference")
 
 
 def choose(request: Request, backend: str) -> ModuleType:

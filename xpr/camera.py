@@ -56,7 +56,7 @@ class Camera(struct.PyTreeNode):
 
     def to_pixel(self, point: Array) -> Array:
         """[3] camera -> [2] px, through the lens."""
-        return self.K[:2, :2] @ self.lens.distort(point, self._coefficients) + self.K[:2, 2]
+        return self.K[:2, :2] @ self.lens.project(point, self._coefficients) + self.K[:2, 2]
 
     def sees(self, point: Array) -> Array:
         """Whether a point [3] in the camera frame can have an image (in the picture or not)."""
@@ -93,7 +93,7 @@ class Camera(struct.PyTreeNode):
         world_from_camera = inverse_3x3(self.viewmat[:3, :3])
 
         def ray(xy: Array) -> tuple[Array, Array]:
-            origin, direction = self.lens.undistort(xy, self._coefficients)
+            origin, direction = self.lens.unproject(xy, self._coefficients)
             direction = world_from_camera @ direction
             direction = direction / jnp.sqrt(jnp.sum(direction * direction))
             return world_from_camera @ (origin - self.viewmat[:3, 3]), direction

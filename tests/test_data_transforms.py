@@ -81,7 +81,10 @@ def test_a_frames_own_angle_wins_over_the_roots_focal_length(tmp_path):
         ({"camera_model": "SIMPLE_PINHOLE"}, Pinhole()),
         ({"camera_model": "EQUIRECTANGULAR"}, Equirectangular()),
         ({"camera_model": "FOV", "omega": 0.9}, Fov()),
-        ({"camera_model": "FISHEYE624", "distortion_params": [0.01] * 12}, RadTanThinPrismFisheye()),
+        (
+            {"camera_model": "FISHEYE624", "distortion_params": [0.01] * 12},
+            RadTanThinPrismFisheye(),
+        ),
     ],
 )
 def test_the_lens_follows_the_model_and_the_coefficients(root, lens, tmp_path):

@@ -16,7 +16,7 @@ from xpr.pipeline.admit import admit, admit_extras
 from xpr.pipeline.anatomy import anatomy
 from xpr.pipeline.bin import pair, rectangles
 from xpr.pipeline.capacity import Capacity, Count, Overflow
-from xpr.pipeline.frame import Frame
+from xpr.pipeline.frame import Frame, Layers
 from xpr.pipeline.grid import Grid
 from xpr.pipeline.order import Survey, front_to_back, gather, project, survey
 from xpr.pipeline.settings import Settings
@@ -156,7 +156,7 @@ def _render(
         parts,
         settings,
     )
-    layers = backends.composite(frame, backend)
+    layers = _lit(backends.composite(frame, backend), frame)
     full = visible.exceeds(capacity.visible) | intersections.exceeds(capacity.intersections)
     return Output(
         color=layers.color + layers.transmittance[..., None] * background,
@@ -164,6 +164,19 @@ def _render(
         depth=layers.depth,
         features=layers.features if layers.features.shape[-1] else None,
         overflow=Overflow(visible, intersections, full),
+    )
+
+
+def _lit(layers: Layers, frame: Frame) -> Layers:
+    """The layers where light reaches the image; what a lens cannot see shows the background."""
+    pixels = jnp.asarray(frame.grid.pixels(), frame.depth.dtype)
+    lit = frame.camera.covers(pixels)
+    nothing = Layers(*(jnp.zeros_like(layer) for layer in layers))
+    nothing = nothing._replace(transmittance=jnp.ones_like(layers.transmittance))
+    return jax.tree.map(
+        lambda some, none: jnp.where(lit if some.ndim == 2 else lit[..., None], some, none),
+        layers,
+        nothing,
     )
 
 

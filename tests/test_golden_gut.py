@@ -115,6 +115,8 @@ def precision(bits):
         (32, "xla", "pinhole_global_dense_hitnormal"),
         (64, "xla", "pinhole_global_dense_hitnormal"),
         (64, "xla", "ortho_global_dense"),
+        (64, "xla", "opencv_global_dense"),
+        (64, "xla", "fisheye_global_dense"),
         (64, "xla", "pinhole_ttb_dense"),
         (32, "xla", "pinhole_ttb_dense"),
     ],

@@ -6,7 +6,11 @@ to pixels. Between them these lenses are all of COLMAP's camera models.
 """
 
 from xpr.lens.base import Lens as Lens
-from xpr.lens.bent import Bent as Bent
+from xpr.lens.bent import (
+    Bent as Bent,
+    BentFisheye as BentFisheye,
+    BentPerspective as BentPerspective,
+)
 from xpr.lens.division import Division as Division
 from xpr.lens.equirectangular import Equirectangular as Equirectangular
 from xpr.lens.eucm import Eucm as Eucm

@@ -16,7 +16,7 @@ from xpr.pipeline.admit import admit, admit_extras
 from xpr.pipeline.anatomy import anatomy
 from xpr.pipeline.bin import rectangles
 from xpr.pipeline.capacity import Capacity, Count, Overflow
-from xpr.pipeline.frame import Frame, Request
+from xpr.pipeline.frame import Frame, Layers, Request
 from xpr.pipeline.grid import Grid
 from xpr.pipeline.order import Survey, front_to_back, project, survey
 from xpr.pipeline.settings import Settings
@@ -159,7 +159,7 @@ def _render(
         settings,
     )
     pairs = chosen.pair(frame, boxes, capacity.intersections)
-    layers = chosen.composite(frame._replace(pairs=pairs))
+    layers = _lit(chosen.composite(frame._replace(pairs=pairs)), frame)
     full = visible.exceeds(capacity.visible) | intersections.exceeds(capacity.intersections)
     return Output(
         color=layers.color + layers.transmittance[..., None] * background,
@@ -174,6 +174,19 @@ def _drawn(one: Primitive, camera: Camera) -> tuple[Splat, Array]:
     """What is drawn of a primitive, and its depth."""
     projected = one.project(camera)
     return projected.splat, projected.depth
+
+
+def _lit(layers: Layers, frame: Frame) -> Layers:
+    """The layers where light reaches the image; what a lens cannot see shows the background."""
+    pixels = jnp.asarray(frame.grid.pixels(), frame.depth.dtype)
+    lit = frame.camera.covers(pixels)
+    nothing = Layers(*(jnp.zeros_like(layer) for layer in layers))
+    nothing = nothing._replace(transmittance=jnp.ones_like(layers.transmittance))
+    return jax.tree.map(
+        lambda some, none: jnp.where(lit if some.ndim == 2 else lit[..., None], some, none),
+        layers,
+        nothing,
+    )
 
 
 def _nothing(camera: Camera, background: Array, features: Array | None) -> Output:

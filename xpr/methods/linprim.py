@@ -1,7 +1,6 @@
 """Linear primitives for splatting (von Luetzow and Niessner 2025, arXiv 2501.16312).
 
-A convex solid of constant density, met along the ray: alpha follows from the length of the ray's
-chord through it (Beer-Lambert). What the octahedron and the tetrahedron share.
+Convex solids of constant density. What the octahedron and the tetrahedron share.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from xpr.camera import Camera
 from xpr.math import logit, quat_to_rotation
 from xpr.methods.appearance import bands, harmonics, view_color
 from xpr.methods.screen import land, place
-from xpr.types import Array, Blend, Hit, Mass, Primitive, Projected, Ray, Splat, Vec3
+from xpr.methods.solid import Solid
+from xpr.types import Array, Mass, Primitive, Projected, Vec3
 
 OPAQUE = 0.99  # alpha of the shortest full chord of a solid of opacity 1
 GAUSSIAN = 2.6  # a distance plays a Gaussian's standard deviation times this
@@ -25,51 +25,6 @@ SAMPLING = 0.2**0.5  # px, of the 3D filter (Mip-Splatting)
 NEAREST = 0.2  # world units: nearer than this no camera samples a solid
 MARGIN = 0.15  # of the image: how far outside a camera still samples a solid
 SMALLEST, LARGEST = 1e-5, 0.5  # world units, of the spacing that the first solids go by
-
-
-class Solid(Splat, abc.ABC):
-    """A convex solid around its centre, bounded by planes n . (x - center) = 1.
-
-    Attributes:
-      center: world units.
-      normals: n of four planes, 1/world units.
-      density: of absorption, 1/world units.
-      color: linear RGB.
-    """
-
-    blend: ClassVar[Blend] = Blend(transmittance_min=1e-3, keeps_last=True)
-
-    center: Vec3
-    normals: tuple[Vec3, Vec3, Vec3, Vec3]
-    density: Array
-    color: Vec3
-
-    @abc.abstractmethod
-    def crossing(self, height: Array, slope: Array) -> tuple[Array, Array]:
-        """Where a ray with n . x = height + slope t is inside one plane, or one pair of them."""
-
-    def interval(self, ray: Ray) -> tuple[Array, Array]:
-        """The distances along the ray between which it is inside; the first is larger if never.
-
-        Measured from the point next to the centre, where no digits cancel.
-        """
-        offset = ray.origin - self.center
-        middle = -ray.direction.dot(offset)
-        nearest = offset + ray.direction * middle
-        slopes = [n.dot(ray.direction) for n in self.normals]
-        # A plane parallel to the ray is met very far away.
-        slopes = [jnp.where(jnp.abs(s) < 1e-12, 1e-12, s) for s in slopes]
-        heights = [n.dot(nearest) for n in self.normals]
-        spans = [self.crossing(h, s) for h, s in zip(heights, slopes, strict=True)]
-        enter = jnp.maximum(*(jnp.maximum(*pair) for pair in _pairs([a for a, _ in spans])))
-        leave = jnp.minimum(*(jnp.minimum(*pair) for pair in _pairs([b for _, b in spans])))
-        return middle + enter, middle + leave
-
-    def evaluate(self, ray: Ray) -> Hit:
-        """Alpha = 1 - exp(-density chord), the chord counted from the ray's origin on."""
-        enter, leave = self.interval(ray)
-        chord = jnp.maximum(leave - jnp.maximum(enter, 0), 0)
-        return Hit(1 - jnp.exp(-self.density * chord), self.color)
 
 
 class LinPrim(Primitive, abc.ABC):
@@ -185,8 +140,3 @@ class LinPrim(Primitive, abc.ABC):
         visible = land(self.mean[None], camera).within(camera, MARGIN)[0] & (depth > NEAREST)
         focal = jnp.maximum(camera.K[0, 0], camera.K[1, 1])
         return jnp.where(visible, depth / focal, jnp.inf)
-
-
-def _pairs(items: list[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    a, b, c, d = items
-    return (a, b), (c, d)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 
 from xpr.types import Array, Blend
@@ -35,3 +37,44 @@ def over(blend: Blend, transmittance: Array, alpha: Array) -> tuple[Array, Array
         jnp.where(goes_on, alpha * transmittance, 0),
         jnp.where(goes_on, behind, -jnp.abs(transmittance)),
     )
+
+
+class Replayed(NamedTuple):
+    """One layer on the way back.
+
+    Attributes:
+      weight: of the layer in the pixel.
+      transmittance: behind it.
+      behind: what lies behind it, times its cotangents.
+      g_alpha: gradient of the layer's alpha, before it was clamped.
+    """
+
+    weight: Array
+    transmittance: Array
+    behind: Array
+    g_alpha: Array
+
+
+def replay(
+    blend: Blend, transmittance: Array, raw: Array, least: Array, seen: Array, behind: Array
+) -> Replayed:
+    """Put one more layer behind, as `over` does, and find the gradient of its alpha.
+
+    With T the transmittance before layer i, g the channels' cotangents and S_i the blend of the
+    layers behind i:  dL/dalpha_i = T (c_i . g) - (S_i . g + T_end g_T) / (1 - alpha_i)
+    (Kerbl et al. 2023, appendix; here replayed forwards).
+
+    Args:
+      blend: the method's rule.
+      transmittance: as for `over`.
+      raw: alpha as the method returns it.
+      least: below it alpha does not count.
+      seen: c_i . g.
+      behind: S . g + T_end g_T of this layer and all behind it.
+    """
+    alpha = opaque(blend, raw, least)
+    weight, after = over(blend, transmittance, alpha)
+    behind = behind - weight * seen
+    slope = jnp.abs(transmittance) * seen - behind / (1 - alpha)
+    counts = (weight > 0) & (raw < blend.alpha_max)
+    return Replayed(weight, after, behind, jnp.where(counts, slope, 0))

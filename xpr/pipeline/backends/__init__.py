@@ -8,6 +8,7 @@ from xpr.errors import UserError
 from xpr.pipeline.frame import Frame, Layers
 
 AUTO = ("xla", "reference")  # the first without a reason against it is taken
+REORDERING = ("xla", "reference")  # those that can put hits in the order of their distance
 
 
 def composite(frame: Frame, backend: str) -> Layers:
@@ -18,11 +19,28 @@ def composite(frame: Frame, backend: str) -> Layers:
     """
     if backend not in (*AUTO, "auto"):
         raise UserError(f"unknown backend {backend!r}; known: auto, {', '.join(AUTO)}.")
+    _check_reorder(frame)
     for name in AUTO if backend == "auto" else (backend,):
         module = importlib.import_module(f"xpr.pipeline.backends.{name}")
-        reason = module.why_not(frame)
+        reason = _cannot_reorder(frame, name) or module.why_not(frame)
         if reason is None:
             return module.composite(frame)
         if name == backend:
             raise UserError(f"backend {name!r} cannot render this: {reason}")
     raise AssertionError("the reference backend takes anything")
+
+
+def _check_reorder(frame: Frame) -> None:
+    if frame.splats.blend.reorder and not frame.anatomy.has_distance:
+        name = type(frame.splats).__name__
+        raise UserError(
+            f"{name}.blend asks for hits in the order of their distance (reorder="
+            f"{frame.splats.blend.reorder}), but {name}.evaluate() returns none that varies along "
+            "the ray. Return Hit(alpha, color, depth), or leave out reorder."
+        )
+
+
+def _cannot_reorder(frame: Frame, name: str) -> str | None:
+    if frame.splats.blend.reorder and name not in REORDERING:
+        return f"it keeps the order of the centres (use one of {', '.join(REORDERING)})."
+    return None

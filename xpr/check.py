@@ -62,13 +62,13 @@ def check(method: type[Primitive]) -> Iterator[Finding]:
     """
     with jax.enable_x64(True):
         for claim, part in FIRST.items():
-            problem = _attempt(method, lambda part=part: part(method))
+            problem = attempt(method, lambda part=part: part(method))
             yield Finding(claim, problem)
             if problem is not None:
                 return
         ready = bench(method)
         for claim, part in PARTS.items():
-            yield Finding(claim, _attempt(method, lambda part=part: part(ready)))
+            yield Finding(claim, attempt(method, lambda part=part: part(ready)))
 
 
 def bench(method: type[Primitive], *, seed: int = 0) -> Bench:
@@ -90,7 +90,8 @@ def bench(method: type[Primitive], *, seed: int = 0) -> Bench:
     return Bench(jax.tree.map(lambda x: x.astype(float), scene), camera)
 
 
-def _attempt(method: type[Primitive], part: Callable[[], str | None]) -> str | None:
+def attempt(method: type[Primitive], part: Callable[[], str | None]) -> str | None:
+    """Try one part; what it raises is a problem as well, told by function and line."""
     try:
         return part()
     except Exception as error:  # the author's code may raise anything

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 import xpr
 from xpr.math import quat_to_rotation
-from xpr.methods.screen import outline, place
+from xpr.methods.screen import place_ellipsoid
 
 WIDTH = 3.0  # the ellipsoid's half axis over the standard deviation of a like Gaussian
 
@@ -53,8 +53,7 @@ class Beta(xpr.Primitive):
         rows = tuple(xpr.Vec3.of(row) for row in rotation.T / axis[:, None])
         opacity, beta = jax.nn.sigmoid(self.logit_opacity), jnp.exp(self.log_beta)
         splat = BetaSplat(xpr.Vec3.of(self.mean), rows, beta, opacity, xpr.Vec3.of(self.color))
-        corners = outline(self.mean, rotation, axis, camera)
-        return xpr.Projected(splat, *place(self.mean, corners, camera))
+        return xpr.Projected(splat, *place_ellipsoid(self.mean, rotation, axis, camera))
 
     @classmethod
     def from_points(cls, points, colors, spacing, *, key, sh_degree=3):

@@ -1,13 +1,49 @@
 """The commands take scenes of any method."""
 
+from pathlib import Path
+
 import pytest
 
 from xpr import io, methods
 from xpr.check import bench
 from xpr.cli import main
-from xpr.errors import DataError
+from xpr.errors import DataError, UserError
 
 SPHERE = "examples/sphere.py"
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A distribution with two entry points, one of which leads nowhere."""
+    info = tmp_path / "balls-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: balls\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[xpr.methods]\nball = balls_of_a_test:Sphere\nlost = not_there:Sphere\n"
+    )
+    (tmp_path / "balls_of_a_test.py").write_text(Path(SPHERE).read_text())
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_installed_package_adds_methods_by_name(capsys):
+    assert methods.load("ball").__name__ == "Sphere"
+    assert main(["methods"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "balls_of_a_test:Sphere" in told and "log_scale" in told
+    assert "cannot be imported" in told  # of the lost one
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_misspelt_name_is_told_the_nearest_installed_one():
+    with pytest.raises(UserError, match=r"unknown method 'bal'.*Did you mean 'ball'"):
+        methods.load("bal")
+
+
+def test_a_file_that_does_not_run_is_told_in_one_line(tmp_path):
+    (tmp_path / "broken.py").write_text("import xpr\nxpr.Sphere\n")
+    with pytest.raises(UserError, match=r"broken.py' cannot be imported: AttributeError"):
+        methods.load(str(tmp_path / "broken.py"))
 
 
 @pytest.mark.parametrize("name", ["linprim", "3dgut"])

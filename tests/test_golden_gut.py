@@ -180,33 +180,59 @@ def test_rays_are_those_of_gsplat(case, shared, x64):
     assert absolute(found, data["rays"]) < 2e-7
 
 
-@pytest.mark.parametrize("case", ["pinhole_global_a1", "pinhole_global_a0.1",
-                                  "fisheye_global_a1", "ortho_global_a0.1",
-                                  "pinhole_ttb_a0.1", "pinhole_ltr_a0.1", "opencv_ttb_a1"])  # fmt: skip
-def test_the_unscented_mean_and_box_are_those_of_gsplat(case, shared, x64):
+PROJECTIONS = (
+    *("pinhole_global_a1", "pinhole_global_a0.1", "fisheye_global_a1", "ortho_global_a0.1"),
+    *("pinhole_ttb_a0.1", "pinhole_ltr_a0.1", "opencv_ttb_a1"),
+)
+
+
+@pytest.mark.parametrize("case", PROJECTIONS)
+def test_the_unscented_projection_and_its_gradients_are_those_of_gsplat(case, shared, x64):
     data = load(shared, f"proj_ut_{case}")
-    spread = SPREADS[case.split("_")[-1]]
+    spread, views = SPREADS[case.split("_")[-1]], cameras(case, data)
+    visible = np.asarray((data["radii"] > 0).all(-1))
 
-    def one(view, mean, quat, scale, opacity):
-        gaussian = Gaussian(mean, quat, scale, opacity, jnp.zeros(3))
-        mean, covariance, landing = unscented(gaussian, view, spread)
+    def project(mean, quat, scale, view):
+        gaussian = Gaussian(mean, quat, scale, jnp.ones(()), jnp.zeros(3))
+        center, sharp, landing = unscented(gaussian, view, spread)
         # Outside the picture gsplat's fisheye stops at the largest angle that it holds.
-        return mean, covariance, jnp.all(landing.within(view, 0))
+        seen = jnp.all(landing.within(view, 0))
+        center, sharp = jnp.where(seen, center, 0), jnp.where(seen, sharp, jnp.eye(2))
+        blurred = sharp + 0.3 * jnp.eye(2)
+        ratio = jnp.linalg.det(sharp) / jnp.linalg.det(blurred)
+        conic = jnp.linalg.inv(blurred)[jnp.array([0, 0, 1]), jnp.array([0, 1, 1])]
+        faded = jnp.sqrt(jnp.maximum(ratio, 1e-12))
+        depth = view.to_camera(mean)[2]
+        return (center, conic, faded, depth), (jnp.diag(blurred), seen)
 
-    fields = [data[key] for key in ("means", "quats", "scales", "opacities")]
-    per_view = jax.vmap(one, (None, 0, 0, 0, 0))
-    mean, sharp, seen = jax.vmap(per_view, (0, None, None, None, None))(
-        cameras(case, data), *fields
+    def all_views(means, quats, scales):
+        of_one = jax.vmap(project, (0, 0, 0, None))
+        return jax.vmap(lambda view: of_one(means, quats, scales, view))(views)
+
+    @functools.partial(jax.jit, compiler_options=QUICK)
+    def run(fields, cotangents):
+        found, pull, rest = jax.vjp(all_views, *fields, has_aux=True)
+        return found, rest, pull(cotangents)
+
+    names = ("means2d", "conics", "compensations", "depths")
+    cotangents = tuple(
+        jnp.where(
+            visible.reshape(visible.shape + (1,) * (data[name].ndim - 2)), data[f"v_{name}"], 0
+        )
+        for name in names
     )
-    kept = np.asarray((data["radii"] > 0).all(-1) & np.asarray(seen))
+    fields = [data[name] for name in ("means", "quats", "scales")]
+    found, (variance, seen), grads = run(fields, cotangents)
+    kept = visible & np.asarray(seen)
     assert kept.sum() > 300
-    blurred = sharp + 0.3 * jnp.eye(2)
-    conics = jnp.linalg.inv(blurred)[..., [0, 0, 1], [0, 1, 1]]
-    ratio = jnp.linalg.det(sharp) / jnp.linalg.det(blurred)
+    for name, mine in zip(names, found, strict=True):
+        # Its poses are float32 quaternions.
+        assert relative(mine[kept], data[name][kept]) < 1e-5, name
     # gsplat bounds the box by an opacity that falls with the blur.
-    faded = data["opacities"] * jnp.sqrt(jnp.maximum(ratio, 0))
-    reach = jnp.sqrt(2 * jnp.log(jnp.maximum(255 * faded, 1)))[..., None]
-    half = jnp.minimum(reach, 3.33) * jnp.sqrt(jnp.diagonal(blurred, axis1=-2, axis2=-1))
-    assert absolute(mean[kept], data["means2d"][kept]) < 1e-5  # its poses are float32 quaternions
-    assert relative(conics[kept], data["conics"][kept]) < 1e-5
+    reach = jnp.sqrt(2 * jnp.log(jnp.maximum(255 * data["opacities"] * found[2], 1)))[..., None]
+    half = jnp.minimum(reach, 3.33) * jnp.sqrt(variance)
     assert absolute(np.ceil(half[kept]), data["radii"][kept]) == 0
+    whole = np.all(~visible | np.asarray(seen), axis=0)
+    assert whole.sum() > 100
+    for name, mine in zip(("means", "quats", "scales"), grads, strict=True):
+        assert relative(mine[whole], data[f"g_{name}"][whole]) < 1e-5, name

@@ -14,7 +14,7 @@ LAYERS = (
     {"camera", "files", "lens", "media", "paths", "sh", "shutter", "types"},
     {"methods", "pipeline"},
     {"arrays", "data", "distributed", "export", "io", "train", "world"},
-    {"check"},
+    {"blame", "check"},
     {"cli", "viewer", "__init__", "__main__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

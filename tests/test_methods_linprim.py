@@ -21,7 +21,7 @@ def solids(method, centers, quats, distances, opacity=0.5):
     return method(
         mean=centers,
         quat=quats,
-        distance=distances,
+        log_distance=jnp.log(distances),
         logit_opacity=jnp.full(n, logit(jnp.array(opacity, dtype))),
         sh0=jnp.full((n, 1, 3), 2.0, dtype),
         shN=jnp.zeros((n, 0, 3), dtype),
@@ -91,6 +91,6 @@ def test_the_filter_is_the_finest_sampling_among_the_cameras_that_see_a_solid(x6
 
 
 def test_the_filter_widens_the_solid_by_half_of_it(x64):
-    scene = solids(Octahedron, jnp.zeros((1, 3)), jnp.ones((1, 4)), -jnp.ones((1, 3)))
+    scene = solids(Octahedron, jnp.zeros((1, 3)), jnp.ones((1, 4)), jnp.ones((1, 3)))
     one = jax.tree.map(lambda leaf: leaf[0], scene).replace(filter=jnp.array(0.4))
     assert absolute(one.reach(), 1.2 * jnp.ones(3)) < 1e-12

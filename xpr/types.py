@@ -66,6 +66,14 @@ class Vec3(struct.PyTreeNode):
         """The scalar product."""
         return self.x * other.x + self.y * other.y + self.z * other.z
 
+    def cross(self, other: Vec3) -> Vec3:
+        """The vector product."""
+        return Vec3(
+            self.y * other.z - self.z * other.y,
+            self.z * other.x - self.x * other.z,
+            self.x * other.y - self.y * other.x,
+        )
+
 
 class Ray(NamedTuple):
     """A pixel and the world-space ray through its centre.
@@ -107,12 +115,22 @@ class Blend:
       transmittance_min: a pixel is done once so little light passes.
       keeps_last: whether the layer that brings the transmittance below `transmittance_min`
         still counts (3DGUT, LinPrim) or the ray ends before it (3DGS).
+      reorder: how many hits a ray holds back to put them in the order of their distance, a power
+        of two (16 in 3DGUT's sorted variant); 0 leaves all in the order of the splats' depths.
+
+    Raises:
+      UserError: a `reorder` that is neither.
     """
 
     alpha_max: float = 0.99
     alpha_min: float = 1 / 255
     transmittance_min: float = 1e-4
     keeps_last: bool = False
+    reorder: int = 0
+
+    def __post_init__(self) -> None:
+        if self.reorder < 0 or self.reorder & (self.reorder - 1):
+            raise UserError(f"Blend.reorder is {self.reorder}, expected 0 or a power of two.")
 
 
 class Splat(struct.PyTreeNode, abc.ABC):
@@ -198,18 +216,20 @@ class Primitive(struct.PyTreeNode, abc.ABC):
       size_field: names the logarithms of the sizes, [] or [3].
       opacity_field: names the logit of the opacity.
       rotation_field: names a quaternion that turns the sizes' axes; "" if they are the world's.
+      color_field: names the colour, linear RGB.
     """
 
     position_field: ClassVar[str] = "mean"
     size_field: ClassVar[str] = "log_scale"
     opacity_field: ClassVar[str] = "logit_opacity"
     rotation_field: ClassVar[str] = ""
+    color_field: ClassVar[str] = "color"
 
     @abc.abstractmethod
     def project(self, camera: Camera) -> Projected:
         """Project this primitive. The pipeline maps it over the scene with `jax.vmap`."""
 
-    # What training needs; a primitive that is only rendered leaves it out.
+    # What training needs. A primitive with fields of other kinds says it itself.
 
     @classmethod
     def from_points(
@@ -217,19 +237,34 @@ class Primitive(struct.PyTreeNode, abc.ABC):
     ) -> Self:
         """A scene that starts from a point cloud.
 
+        By default as large as the spacing (one size, or three if a rotation turns them), turned at
+        random, of opacity 0.1.
+
         Args:
           points: [N, 3] world units.
           colors: [N, 3] in [0, 1].
           spacing: [N] distance to the neighbours, world units, positive.
           key: PRNG key, for methods that start at random.
           sh_degree: of the colour's spherical harmonics.
+
+        Raises:
+          UserError: the default does not know what some field starts as.
         """
-        raise _untrainable(cls, "from_points")
+        del sh_degree
+        n, size = len(points), jnp.log(spacing)
+        size = jnp.tile(size[:, None], 3) if cls.rotation_field else size
+        turned = jax.random.normal(key, (n, 4), points.dtype)
+        faint = jnp.full(n, logit(jnp.array(0.1, points.dtype)))
+        return cls._by_role("from_points", points, size, faint, turned, colors)
 
     @classmethod
     def learning_rates(cls, extent: float) -> Self:
-        """One rate per field, for a scene of this extent (world units), at the start of a run."""
-        raise _untrainable(cls, "learning_rates")
+        """One rate per field, for a scene of this extent (world units), at the start of a run.
+
+        Raises:
+          UserError: the default, which has the rates of 3DGS, does not know some field.
+        """
+        return cls._by_role("learning_rates", 1.6e-4 * extent, 5e-3, 5e-2, 1e-3, 2.5e-3)
 
     def mass(self) -> Mass:
         """What density control reads of this primitive; by default its fields say it."""
@@ -247,6 +282,19 @@ class Primitive(struct.PyTreeNode, abc.ABC):
     def moved(self, offset: Array) -> Self:
         """This primitive, moved by `offset` [3] in world units."""
         return self.replace(**{self.position_field: self._named("position_field") + offset})
+
+    @classmethod
+    def _by_role(cls, asked: str, *values: Any) -> Self:
+        """A scene whose fields have the values of their roles, in the order of the class's list."""
+        names = (cls.position_field, cls.size_field, cls.opacity_field, cls.rotation_field)
+        known = dict(zip((*names, cls.color_field), values, strict=True))
+        own = [f.name for f in dataclasses.fields(cls) if f.metadata.get("pytree_node", True)]
+        if unknown := [name for name in own if name not in known]:
+            raise UserError(
+                f"{cls.__name__} cannot be trained: {asked}() does not know its field "
+                f"{unknown[0]!r}. Define {cls.__name__}.{asked}()."
+            )
+        return cls(**{name: known[name] for name in own})
 
     def _named(self, role: str) -> Array:
         """The field that plays a role."""
@@ -280,10 +328,6 @@ class Primitive(struct.PyTreeNode, abc.ABC):
         """
         del degree
         return self
-
-
-def _untrainable(cls: type, name: str) -> UserError:
-    return UserError(f"{cls.__name__} cannot be trained: it does not define {name}().")
 
 
 def count(scene: Any) -> int:

@@ -16,11 +16,15 @@ from xpr.types import Array
 
 L = TypeVar("L", bound=LinPrim)
 
+LEAST = 1e-30  # world units: a distance of zero still has a logarithm
 DC, ROT = tuple(f"f_dc_{i}" for i in range(3)), tuple(f"rot_{i}" for i in range(4))
 
 
 def write_linprim(scene: LinPrim, path: Path) -> None:
-    """Write solids: x y z, normals (zero), f_dc, f_rest, opacity, dist, rot, filter_3D; raw values.
+    """Write solids: x y z, normals (zero), f_dc, f_rest, opacity, dist, rot, filter_3D.
+
+    Raw values, and distances in world units (a file of others may hold negative ones: their sign does
+    not matter).
 
     Raises:
       OSError: the folder does not exist or cannot be written.
@@ -33,7 +37,7 @@ def write_linprim(scene: LinPrim, path: Path) -> None:
         DC: np.asarray(scene.sh0)[:, 0],
         _numbered("f_rest", rest.shape[1]): rest,
         ("opacity",): np.asarray(scene.logit_opacity)[:, None],
-        _numbered("dist", scene.distances): np.asarray(scene.distance),
+        _numbered("dist", scene.distances): np.exp(np.asarray(scene.log_distance)),
         ROT: np.asarray(scene.quat),
         ("filter_3D",): np.asarray(scene.filter)[:, None],
     }
@@ -74,7 +78,7 @@ def read_linprim(path: Path, method: type[L]) -> L:
     return method(
         mean=stack(*"xyz"),
         quat=stack(*ROT),
-        distance=stack(*_numbered("dist", distances)),
+        log_distance=jnp.log(jnp.maximum(jnp.abs(stack(*_numbered("dist", distances))), LEAST)),
         logit_opacity=stack("opacity")[:, 0],
         sh0=stack(*DC)[:, None],
         shN=stack(*rest).reshape(len(rows), 3, len(rest) // 3).transpose(0, 2, 1),

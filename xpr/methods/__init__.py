@@ -15,6 +15,7 @@ from xpr.types import Primitive
 BUILTIN = {
     "3dgs": "xpr.methods.gaussian3d:Gaussian3D",
     "3dgut": "xpr.methods.gaussian3d_ut:Gaussian3DUT",
+    "3dgut-sorted": "xpr.methods.gaussian3d_ut:SortedGaussian3DUT",
     "linprim": "xpr.methods.octahedron:Octahedron",
     "linprim-tetrahedron": "xpr.methods.tetrahedron:Tetrahedron",
 }
@@ -95,5 +96,10 @@ def _run(file: pathlib.Path) -> ModuleType:
     module_spec = importlib.util.spec_from_file_location(file.stem, file)
     assert module_spec is not None and module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(module)
+    try:
+        module_spec.loader.exec_module(module)
+    except Exception as error:  # the author's file may raise anything
+        raise UserError(
+            f"method file {str(file)!r} cannot be imported: {type(error).__name__}: {error}."
+        ) from error
     return module

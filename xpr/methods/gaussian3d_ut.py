@@ -2,13 +2,11 @@
 
 A Gaussian is met along the ray itself, so that any lens and a rolling shutter are exact. Only its
 box on the image is approximated, by projecting seven points instead of linearising the lens. That
-is too tight for wide Gaussians nearby; the box here holds their outline as well, which bounds it
-strictly where the lens keeps lines straight.
+is too tight for wide Gaussians nearby; the box here holds their outline as well.
 """
 
 from __future__ import annotations
 
-import abc
 import math
 from typing import ClassVar
 
@@ -26,8 +24,8 @@ BETA = 2.0  # of the unscented transform; its kappa is 0
 MARGIN = 0.1  # of the image: a sigma point may lie so far outside
 
 
-class RaySplat(Splat, abc.ABC):
-    """A 3D Gaussian along rays.
+class RaySplat(Splat):
+    """A 3D Gaussian along rays, by the rules of the authors' code (3dgrut).
 
     Attributes:
       mean: world units.
@@ -37,7 +35,8 @@ class RaySplat(Splat, abc.ABC):
       normals: whether hits carry the third axis, turned towards the camera. Static.
     """
 
-    least_response: ClassVar[float]
+    blend: ClassVar[Blend] = Blend(keeps_last=True)
+    least_response: ClassVar[float] = 0.0113
 
     mean: Vec3
     whiten: tuple[Vec3, Vec3, Vec3]
@@ -53,7 +52,7 @@ class RaySplat(Splat, abc.ABC):
         offset = ray.origin - self.mean
         origin = Vec3(*(row.dot(offset) for row in self.whiten))
         direction = Vec3(*(row.dot(ray.direction) for row in self.whiten))
-        across, along = _cross(direction, origin), direction.dot(direction)
+        across, along = direction.cross(origin), direction.dot(direction)
         response = jnp.exp(-0.5 * across.dot(across) / along)
         distance = -direction.dot(origin) / along
         met = (distance > 0) & (response > self.least_response)
@@ -66,20 +65,20 @@ class RaySplat(Splat, abc.ABC):
         return tuple(axis * (jnp.where(away, -1, 1) * jax.lax.rsqrt(axis.dot(axis))))
 
 
-class PublishedSplat(RaySplat):
-    """By the rules of the authors' code (3dgrut)."""
+class SortedSplat(RaySplat):
+    """The paper's sorted variant: hits in the order of their distance, not of their centres'."""
 
-    blend: ClassVar[Blend] = Blend(keeps_last=True)
-    least_response: ClassVar[float] = 0.0113
+    blend: ClassVar[Blend] = Blend(keeps_last=True, reorder=16)
 
 
 class GsplatSplat(RaySplat):
     """By the rules of gsplat: those of 3DGS."""
 
+    blend: ClassVar[Blend] = Blend()
     least_response: ClassVar[float] = 0.0
 
 
-SPLATS: dict[str, type[RaySplat]] = {"3dgrut": PublishedSplat, "gsplat": GsplatSplat}
+SPLATS = {"3dgrut": RaySplat, "3dgrut-sorted": SortedSplat, "gsplat": GsplatSplat}
 
 
 def unscented(gaussian: Gaussian, camera: Camera, spread: float) -> tuple[Array, Array, Landing]:
@@ -109,7 +108,7 @@ class Gaussian3DUT(RawGaussian):
     """An anisotropic 3D Gaussian, met along the ray. See `RawGaussian` for its parameters.
 
     Attributes:
-      variant: whose blending rules, "3dgrut" or "gsplat". Static.
+      variant: whose rules of blending, one of `SPLATS`. Static.
       spread: alpha of the unscented transform: 1 in 3dgrut, 0.1 in gsplat. Static.
       eps2d: px^2 that the box's variance grows by. Static.
       normals: whether to blend normals, as `Output.features`. Static.
@@ -123,14 +122,10 @@ class Gaussian3DUT(RawGaussian):
     def project(self, camera: Camera) -> Projected:
         """The Gaussian in the frame of the world, and its box, which is not differentiated."""
         gaussian = self.seen_from(camera)
-        whiten = quat_to_rotation(gaussian.quat).T / gaussian.scale[:, None]
-        record = SPLATS[self.variant](
-            mean=Vec3.of(gaussian.mean),
-            whiten=(Vec3.of(whiten[0]), Vec3.of(whiten[1]), Vec3.of(whiten[2])),
-            opacity=gaussian.opacity,
-            color=Vec3.of(gaussian.color),
-            normals=self.normals,
-        )
+        a, b, c = quat_to_rotation(gaussian.quat).T / gaussian.scale[:, None]
+        whiten = Vec3.of(a), Vec3.of(b), Vec3.of(c)
+        mean, color = Vec3.of(gaussian.mean), Vec3.of(gaussian.color)
+        record = SPLATS[self.variant](mean, whiten, gaussian.opacity, color, self.normals)
         return Projected(record, *self._place(jax.lax.stop_gradient(gaussian), camera))
 
     def _place(self, gaussian: Gaussian, camera: Camera) -> tuple[Array, Array, Array]:
@@ -141,13 +136,14 @@ class Gaussian3DUT(RawGaussian):
         half = reach * jnp.sqrt(jnp.diag(covariance) + self.eps2d)
         rotation = quat_to_rotation(gaussian.quat)
         corners = land(outline(gaussian.mean, rotation, reach * gaussian.scale, camera), camera)
-        low = jnp.minimum(mean - half, jnp.min(corners.pixels, axis=0))
-        high = jnp.maximum(mean + half, jnp.max(corners.pixels, axis=0))
-        center, extent = box(low, high, corners, camera)
+        pixels = jnp.concatenate([corners.pixels, jnp.stack([mean - half, mean + half])])
+        center, extent = box(pixels, corners, camera)
         there = camera.to_camera(gaussian.mean)
         kept = camera.sees(there) & jnp.any(landing.within(camera, MARGIN)) & (reach > 0)
         return center, jnp.where(kept, extent, 0), camera.sort_key(gaussian.mean)
 
 
-def _cross(a: Vec3, b: Vec3) -> Vec3:
-    return Vec3(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x)
+class SortedGaussian3DUT(Gaussian3DUT):
+    """The same, with its hits in the order of their distance."""
+
+    variant: str = struct.field(pytree_node=False, default="3dgrut-sorted")

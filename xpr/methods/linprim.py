@@ -1,7 +1,6 @@
 """Linear primitives for splatting (von Luetzow and Niessner 2025, arXiv 2501.16312).
 
-A convex solid of constant density, met along the ray: alpha follows from the length of the ray's
-chord through it (Beer-Lambert). What the octahedron and the tetrahedron share.
+Convex solids of constant density. What the octahedron and the tetrahedron share.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from xpr.camera import Camera
 from xpr.math import logit, quat_to_rotation
 from xpr.methods.appearance import bands, harmonics, view_color
 from xpr.methods.screen import land, place
-from xpr.types import Array, Blend, Hit, Mass, Primitive, Projected, Ray, Splat, Vec3
+from xpr.methods.solid import Solid
+from xpr.types import Array, Mass, Primitive, Projected, Vec3
 
 OPAQUE = 0.99  # alpha of the shortest full chord of a solid of opacity 1
 GAUSSIAN = 2.6  # a distance plays a Gaussian's standard deviation times this
@@ -27,58 +27,14 @@ MARGIN = 0.15  # of the image: how far outside a camera still samples a solid
 SMALLEST, LARGEST = 1e-5, 0.5  # world units, of the spacing that the first solids go by
 
 
-class Solid(Splat, abc.ABC):
-    """A convex solid around its centre, bounded by planes n . (x - center) = 1.
-
-    Attributes:
-      center: world units.
-      normals: n of four planes, 1/world units.
-      density: of absorption, 1/world units.
-      color: linear RGB.
-    """
-
-    blend: ClassVar[Blend] = Blend(transmittance_min=1e-3, keeps_last=True)
-
-    center: Vec3
-    normals: tuple[Vec3, Vec3, Vec3, Vec3]
-    density: Array
-    color: Vec3
-
-    @abc.abstractmethod
-    def crossing(self, height: Array, slope: Array) -> tuple[Array, Array]:
-        """Where a ray with n . x = height + slope t is inside one plane, or one pair of them."""
-
-    def interval(self, ray: Ray) -> tuple[Array, Array]:
-        """The distances along the ray between which it is inside; the first is larger if never.
-
-        Measured from the point next to the centre, where no digits cancel.
-        """
-        offset = ray.origin - self.center
-        middle = -ray.direction.dot(offset)
-        nearest = offset + ray.direction * middle
-        slopes = [n.dot(ray.direction) for n in self.normals]
-        # A plane parallel to the ray is met very far away.
-        slopes = [jnp.where(jnp.abs(s) < 1e-12, 1e-12, s) for s in slopes]
-        heights = [n.dot(nearest) for n in self.normals]
-        spans = [self.crossing(h, s) for h, s in zip(heights, slopes, strict=True)]
-        enter = jnp.maximum(*(jnp.maximum(*pair) for pair in _pairs([a for a, _ in spans])))
-        leave = jnp.minimum(*(jnp.minimum(*pair) for pair in _pairs([b for _, b in spans])))
-        return middle + enter, middle + leave
-
-    def evaluate(self, ray: Ray) -> Hit:
-        """Alpha = 1 - exp(-density chord), the chord counted from the ray's origin on."""
-        enter, leave = self.interval(ray)
-        chord = jnp.maximum(leave - jnp.maximum(enter, 0), 0)
-        return Hit(1 - jnp.exp(-self.density * chord), self.color)
-
-
 class LinPrim(Primitive, abc.ABC):
     """The parameters of a solid and how it trains; subclasses say which solid.
 
     Attributes:
       mean: [3] the centre, world units.
       quat: [4] (w, x, y, z), any norm.
-      distance: [d] from the centre to the vertices, world units; the sign does not matter.
+      log_distance: [d] logs of the distances from the centre to the vertices, world units. (The paper
+        optimises the distances themselves, at an absolute rate: short runs then never get small.)
       logit_opacity: [].
       sh0: [1, 3] constant spherical-harmonic coefficient of the colour.
       shN: [K - 1, 3] the higher coefficients, K = (degree + 1)^2.
@@ -86,11 +42,12 @@ class LinPrim(Primitive, abc.ABC):
         the solid (Mip-Splatting's 3D filter). Not learned: see `refreshed`.
     """
 
+    size_field: ClassVar[str] = "log_distance"
     distances: ClassVar[int]
 
     mean: Array
     quat: Array
-    distance: Array
+    log_distance: Array
     logit_opacity: Array
     sh0: Array
     shN: Array
@@ -109,8 +66,8 @@ class LinPrim(Primitive, abc.ABC):
         """[3] how far the solid reaches along its local axes, world units."""
 
     def reach(self) -> Array:
-        """[d] the distances as they are drawn: positive, and widened by the filter."""
-        return jnp.abs(self.distance) + jax.lax.stop_gradient(self.filter) / 2
+        """[d] the distances as they are drawn: widened by the filter."""
+        return jnp.exp(self.log_distance) + jax.lax.stop_gradient(self.filter) / 2
 
     def project(self, camera: Camera) -> Projected:
         """The solid, and the box around its vertices.
@@ -135,12 +92,11 @@ class LinPrim(Primitive, abc.ABC):
         """
         n = len(points)
         sh0, shN = harmonics(colors, sh_degree)
+        width = jnp.clip(spacing, SMALLEST, LARGEST)
         return cls(
             mean=points,
             quat=jax.random.normal(key, (n, 4), points.dtype),
-            distance=jnp.tile(
-                GAUSSIAN * jnp.clip(spacing, SMALLEST, LARGEST)[:, None], cls.distances
-            ),
+            log_distance=jnp.tile(jnp.log(GAUSSIAN * width)[:, None], cls.distances),
             logit_opacity=jnp.full(n, logit(jnp.array(0.1))),
             sh0=sh0,
             shN=shN,
@@ -149,12 +105,12 @@ class LinPrim(Primitive, abc.ABC):
 
     @classmethod
     def learning_rates(cls, extent: float) -> Self:
-        """The published rates, meant for long runs: short ones gain from ten times the distance's."""
+        """Those of 3DGS: the published ones (0.025 for the opacity) are meant for long runs."""
         return cls(
             mean=1.6e-4 * extent,  # pyright: ignore[reportArgumentType]
             quat=1e-3,  # pyright: ignore[reportArgumentType]
-            distance=1e-4 * extent / GAUSSIAN,  # pyright: ignore[reportArgumentType]
-            logit_opacity=0.025,  # pyright: ignore[reportArgumentType]
+            log_distance=5e-3,  # pyright: ignore[reportArgumentType]
+            logit_opacity=5e-2,  # pyright: ignore[reportArgumentType]
             sh0=2.5e-3,  # pyright: ignore[reportArgumentType]
             shN=2.5e-3 / 20,  # pyright: ignore[reportArgumentType]
             filter=0.0,  # pyright: ignore[reportArgumentType]
@@ -164,10 +120,6 @@ class LinPrim(Primitive, abc.ABC):
         """The Gaussian as large as the solid."""
         opacity = jax.nn.sigmoid(self.logit_opacity)
         return Mass(opacity, self.radii() / GAUSSIAN, quat_to_rotation(self.quat))
-
-    def reshaped(self, opacity: Array, shrink: Array) -> Self:
-        """With another opacity and `shrink` times its size."""
-        return self.replace(logit_opacity=logit(opacity), distance=self.distance * shrink)
 
     def active(self, degree: Array) -> Self:
         """With the harmonics above `degree` left out."""
@@ -185,8 +137,3 @@ class LinPrim(Primitive, abc.ABC):
         visible = land(self.mean[None], camera).within(camera, MARGIN)[0] & (depth > NEAREST)
         focal = jnp.maximum(camera.K[0, 0], camera.K[1, 1])
         return jnp.where(visible, depth / focal, jnp.inf)
-
-
-def _pairs(items: list[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    a, b, c, d = items
-    return (a, b), (c, d)

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
-from xpr.methods.linprim import LinPrim, Solid
+from xpr.methods.linprim import LinPrim
+from xpr.methods.solid import Solid
 from xpr.types import Array, Vec3
 
 # With u the local point over its three half diagonals, |u1| + |u2| + |u3| <= 1 is four slabs.

@@ -44,12 +44,14 @@ def land(points: Array, camera: Camera) -> Landing:
     return Landing(*jax.vmap(one)(points))
 
 
-def box(low: Array, high: Array, landing: Landing, camera: Camera) -> tuple[Array, Array]:
-    """Centre and half size (px) of [low, high], or of the whole picture where a point is unseen.
+def box(pixels: Array, landing: Landing, camera: Camera) -> tuple[Array, Array]:
+    """Centre and half size (px) of the box around `pixels` [m, 2].
 
-    What reaches behind the camera may show anywhere.
+    It is the whole picture where a point of `landing` is unseen: what reaches behind the camera may
+    show anywhere.
     """
-    size = jnp.array([camera.width, camera.height], low.dtype)
+    low, high = jnp.min(pixels, axis=0), jnp.max(pixels, axis=0)
+    size = jnp.array([camera.width, camera.height], pixels.dtype)
     whole = jnp.all(landing.seen)
     low, high = jnp.where(whole, low, 0), jnp.where(whole, high, size)
     return 0.5 * (low + high), 0.5 * (high - low)
@@ -67,8 +69,7 @@ def place(mean: Array, points: Array, camera: Camera) -> tuple[Array, Array, Arr
       centre and half size of the points' box (px), and the depth of the mean.
     """
     landing, there = land(points, camera), camera.to_camera(mean)
-    low, high = jnp.min(landing.pixels, axis=0), jnp.max(landing.pixels, axis=0)
-    center, extent = box(low, high, landing, camera)
+    center, extent = box(landing.pixels, landing, camera)
     return center, jnp.where(camera.sees(there), extent, 0), camera.sort_key(mean)
 
 
@@ -97,3 +98,10 @@ def outline(mean: Array, rotation: Array, axes: Array, camera: Camera) -> Array:
     angle = jnp.arange(CORNERS) * (2 * math.pi / CORNERS)
     ring = jnp.outer(jnp.cos(angle), right) + jnp.outer(jnp.sin(angle), jnp.cross(ahead, right))
     return mean + ring * (radius / math.cos(math.pi / CORNERS)) * axes @ rotation.T
+
+
+def place_ellipsoid(
+    mean: Array, rotation: Array, axes: Array, camera: Camera
+) -> tuple[Array, Array, Array]:
+    """`place` for what lies in an ellipsoid. Arguments as for `outline`."""
+    return place(mean, outline(mean, rotation, axes, camera), camera)

@@ -7,7 +7,8 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from xpr.methods.linprim import LinPrim, Solid
+from xpr.methods.linprim import LinPrim
+from xpr.methods.solid import Solid
 from xpr.types import Array, Vec3
 
 # Unit vectors v_i to the corners of a regular tetrahedron: sum v_i = 0, sum v_i v_i^T = 4/3 I.

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 
 from xpr.types import Array, Hit, Ray, Splat, Vec2, Vec3
 
+DEPTH = 3  # the channel behind red, green and blue, where a hit has a depth
+
 
 @dataclasses.dataclass(frozen=True)
 class Anatomy:
@@ -38,9 +40,14 @@ class Anatomy:
         return tuple(i for i, leaf in enumerate(self.constant) if leaf is None)
 
     @property
+    def has_distance(self) -> bool:
+        """Whether a hit has a depth of its own that differs from pixel to pixel."""
+        return self.has_depth and self.constant[DEPTH] is None
+
+    @property
     def features(self) -> tuple[int | None, ...]:
         """For each feature of a hit, the leaf that it is, or None where it varies."""
-        return self.constant[3 + self.has_depth :]
+        return self.constant[DEPTH + self.has_depth :]
 
     def pack(self, splats: Splat) -> Array:
         """The leaves that are read, as rows [V, D]."""

@@ -138,7 +138,8 @@ def _render(
     grid = Grid(camera.width, camera.height, settings.tile_size)
     record = jax.eval_shape(project, scene, camera).splat
     given = 0 if features is None else features.shape[1]
-    request = Request(anatomy(record), camera.viewmat.dtype, given, grid, settings)
+    parts, name, dtype = anatomy(record), type(record).__name__, camera.viewmat.dtype
+    request = Request(name, record.blend, parts, dtype, given, grid, settings)
     chosen = backends.choose(request, backend)
     found = survey(scene, camera, alive, chosen.each)
     visible, intersections = _demand(found, grid)

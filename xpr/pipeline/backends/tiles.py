@@ -1,0 +1,131 @@
+"""Walking the tiles' lists: what the ways to composite in XLA share.
+
+Tiles go side by side in batches; the state of a batch is [B tiles, P pixels]. A batch ends when its
+lists do, or when all of its pixels are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from xpr.pipeline.backends.lift import Lift
+from xpr.pipeline.bin import Pairs
+from xpr.pipeline.frame import Frame
+from xpr.pipeline.grid import Grid
+from xpr.pipeline.settings import Settings
+from xpr.types import Array, Blend, Ray, Vec2, Vec3
+
+
+class Recipe(NamedTuple):
+    """What is static about a composite."""
+
+    grid: Grid
+    settings: Settings
+    blend: Blend
+    lift: Lift
+
+
+class Inputs(NamedTuple):
+    """What is differentiable about a composite.
+
+    Attributes:
+      rows: [V, D] leaves that alpha depends on.
+      constants: channels that are constant over a splat, groups of [V, n].
+      rays: origin and direction in tile layout [T, P], or None where no method reads them.
+    """
+
+    rows: Array
+    constants: tuple[Array, ...]
+    rays: tuple[Vec3, Vec3] | None
+
+
+class Chunk(NamedTuple):
+    """The next S splats of each of B tiles: indices [S, B], and the least alpha that counts.
+
+    Beyond the end of a list no alpha is enough.
+    """
+
+    ids: Array
+    least: Array
+
+
+def image_rays(frame: Frame) -> tuple[Vec3, Vec3] | None:
+    """Origin and direction of every pixel in tile layout, or None where no method reads them."""
+    if not frame.anatomy.reads_rays:
+        return None
+    image = frame.camera.rays(jnp.asarray(frame.grid.pixels(), frame.depth.dtype))
+    return jax.tree.map(frame.grid.to_tiles, (image.origin, image.direction))
+
+
+def walk(
+    recipe: Recipe, pairs: Pairs, tiles: Array, visit: Callable[[tuple, Chunk], tuple], start: tuple
+) -> tuple:
+    """Visit the lists of some tiles chunk by chunk. The state's first entry is the transmittance."""
+    size = recipe.settings.chunk
+    first, end = pairs.starts[tiles], pairs.starts[jnp.minimum(tiles + 1, recipe.grid.tiles)]
+    longest = jnp.max(end - first)
+
+    def goes_on(loop: tuple[Array, tuple]) -> Array:
+        done, state = loop
+        return (done < longest) & jnp.any(state[0] > 0)
+
+    def advance(loop: tuple[Array, tuple]) -> tuple[Array, tuple]:
+        done, state = loop
+        place = first + done + jnp.arange(size, dtype=first.dtype)[:, None]
+        listed = place < end
+        ids = pairs.ids[jnp.where(listed, place, 0)]
+        least = jnp.where(listed, recipe.blend.alpha_min, 2).astype(state[0].dtype)
+        return done + size, visit(state, Chunk(ids, least))
+
+    return jax.lax.while_loop(goes_on, advance, (jnp.zeros_like(longest), start))[1]
+
+
+def over_batches(
+    recipe: Recipe, pairs: Pairs, batch: Callable[[Any, Array], tuple[Any, Any]], carry: Any
+) -> tuple[Any, Any]:
+    """Scan `batch` over all tiles, in independent loops that run side by side.
+
+    Tiles are sorted by the length of their lists, so that a batch ends together, and batches are
+    dealt out in turn, so that the loops do. Each loop has its own copy of `carry` (they are added
+    up); what a batch returns is put back in the order of the tiles.
+    """
+    settings, tiles = recipe.settings, recipe.grid.tiles
+    loops = min(settings.loops, tiles)
+    size = min(settings.batch, -(-tiles // loops))
+    batches = -(-tiles // (size * loops))
+    order = jnp.argsort(-jnp.diff(pairs.starts)).astype(jnp.int32)
+    # A tile number beyond the last one is an empty tile.
+    padded = jnp.full(batches * loops * size, tiles, jnp.int32).at[:tiles].set(order)
+    dealt = padded.reshape(batches, loops, size)
+    runs = [jax.lax.scan(batch, carry, dealt[:, i]) for i in range(loops)]
+    carries, outputs = zip(*runs, strict=True)
+    back = jnp.argsort(order)
+
+    def restore(*parts: Array) -> Array:
+        stacked = jnp.stack(parts, axis=1)
+        return stacked.reshape(padded.size, *stacked.shape[3:])[back]
+
+    return jax.tree.map(lambda *c: sum(c[1:], c[0]), *carries), jax.tree.map(restore, *outputs)
+
+
+def tile_rays(
+    recipe: Recipe, rays: tuple[Vec3, Vec3] | None, tiles: Array, dtype: Any
+) -> tuple[Vec2, Ray]:
+    """The corners [B] of some tiles, and their rays [B, P] (zero where none are read)."""
+    x, y = (origin.astype(dtype) for origin in recipe.grid.origins(tiles))
+    local = jnp.asarray(recipe.grid.local_pixels(), dtype)
+    pixel = Vec2(x[:, None] + local[:, 0], y[:, None] + local[:, 1])
+    zero = jnp.zeros_like(pixel.x)
+    world = (Vec3(zero, zero, zero),) * 2
+    if rays is not None:
+        world = jax.tree.map(lambda leaf: rows_of(leaf, tiles), rays)
+    return Vec2(x, y), Ray(pixel, *world)
+
+
+def rows_of(tiled: Array, tiles: Array) -> Array:
+    """[T, ...] -> [B, ...]; the empty tile borrows the last one's."""
+    return tiled[jnp.minimum(tiles, len(tiled) - 1)]

@@ -32,7 +32,7 @@ FAINT = 1 + 1e-9  # times the least alpha: what a box may cut off
 LEAST = 1e-7  # a slope below it is not compared
 ROUNDED = 1e-6  # what a file's own units may cost in float32
 STEPS = 50  # of the descent
-SHAKEN = 20  # steps away from the start
+SHAKEN = 0.1  # of every number that is learned, before the descent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,7 +284,7 @@ def _learns(ready: Bench) -> str | None:
     rates = jax.tree.unflatten(jax.tree.structure(ready.scene), rates)
 
     def shake(x: Array, rate: Array) -> Array:
-        return x + SHAKEN * rate * r.normal(size=x.shape)
+        return x + SHAKEN * jnp.sign(rate) * jnp.abs(x) * r.normal(size=x.shape)
 
     scene = jax.tree.map(shake, ready.scene, rates)
     losses = []

@@ -30,6 +30,7 @@ class Octahedron(LinPrim):
     """
 
     distances: ClassVar[int] = 3
+    volume: ClassVar[float] = 4 / 3
 
     def vertices(self) -> Array:
         """At plus and minus each distance, on its axis."""

@@ -78,7 +78,7 @@ def as_method(scene: Gaussian3D, name: str) -> Primitive:
         mean = jnp.mean(across, axis=1, keepdims=True)
         axes = across if method.distances == across.shape[1] else jnp.tile(mean, method.distances)
         still = jnp.zeros(len(axes), axes.dtype)
-        return method(**fields, distance=GAUSSIAN * axes, filter=still)
+        return method(**fields, log_distance=jnp.log(GAUSSIAN * axes), filter=still)
     return method(**fields, log_scale=scene.log_scale)
 
 

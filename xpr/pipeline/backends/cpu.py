@@ -103,7 +103,8 @@ def composite(frame: Frame) -> Layers:
 def _recipe(frame: Frame) -> Any:
     from xpr.pipeline.kernels import launch
 
-    return launch.Recipe(frame.grid, frame.settings.loops, frame.anatomy, frame.splats.blend)
+    blend, central = frame.splats.blend, frame.camera.central
+    return launch.Recipe(frame.grid, frame.settings.loops, frame.anatomy, blend, central)
 
 
 def _rays(frame: Frame) -> Array | None:

@@ -17,6 +17,7 @@ from xpr.pipeline.kernels.structure import SHAPERS, Values
 from xpr.pipeline.kernels.values import Builder, Value, literal, spread
 
 LARGEST = 4096  # entries of one array: each is an instruction
+LONGEST = 16  # steps of a loop that is unrolled
 
 
 def emit(b: Builder, closed: Any, args: Sequence[Values]) -> list[Values]:
@@ -36,6 +37,8 @@ def emit(b: Builder, closed: Any, args: Sequence[Values]) -> list[Values]:
         inner, name = _inner(equation), equation.primitive.name
         if inner is not None:
             outputs = emit(b, inner, inputs[len(inputs) - len(inner.jaxpr.invars) :])
+        elif name == "scan":
+            outputs = _unrolled(b, equation.params, inputs)
         elif name == "platform_index":
             outputs = [literal(0)]  # nobody reads it: see `_inner`
         elif name in SHAPERS:
@@ -63,6 +66,8 @@ def unknown_primitive(closed: Any) -> str | None:
     """The first primitive of a jaxpr that has no instructions here, or None."""
     for equation in closed.jaxpr.eqns:
         inner, name = _inner(equation), equation.primitive.name
+        if name == "scan" and equation.params["length"] <= LONGEST:
+            inner = equation.params["jaxpr"]
         if inner is not None:
             found = unknown_primitive(inner)
             if found:
@@ -90,6 +95,18 @@ def _inner(equation: Any) -> Any:
         if inner is not None:
             return inner if hasattr(inner, "consts") else core.ClosedJaxpr(inner, ())
     return None
+
+
+def _unrolled(b: Builder, params: Any, inputs: list[Values]) -> list[Values]:
+    """A short loop, step after step."""
+    fixed, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
+    consts, carry, rows = inputs[:fixed], inputs[fixed:carried], inputs[carried:]
+    steps: dict[int, list[Values]] = {}
+    order = range(params["length"])
+    for i in reversed(order) if params["reverse"] else order:
+        outputs = emit(b, params["jaxpr"], [*consts, *carry, *(x[i, ...] for x in rows)])
+        carry, steps[i] = outputs[: params["num_carry"]], outputs[params["num_carry"] :]
+    return [*carry, *(np.stack(parts) for parts in zip(*(steps[i] for i in order), strict=True))]
 
 
 def _entrywise(b: Builder, equation: Any, inputs: list[Values]) -> Values:

@@ -15,10 +15,11 @@ from test_render_plugins import Ball, Balls, Marbles, balls
 import xpr
 from xpr.methods import load
 from xpr.pipeline.anatomy import anatomy
-from xpr.pipeline.kernels import composite, foreign, rows
+from xpr.pipeline.kernels import composite, foreign, rows, sorting
 from xpr.pipeline.kernels.mapping import Map
 from xpr.pipeline.kernels.program import assembly
 from xpr.pipeline.kernels.tiles import Response, Shape
+from xpr.pipeline.order import front_to_back
 
 TILES = {size: dataclasses.replace(scenes.SETTINGS, tile_size=size, loops=2) for size in (8, 16)}
 
@@ -227,6 +228,21 @@ def test_only_the_rows_asked_for_get_gradients():
     np.testing.assert_array_equal(found, [[2, 2, 0, 0]])
     (grads,) = pull(jnp.array([[3.0, 5.0, 7.0, 9.0]]))
     np.testing.assert_array_equal(grads[:, 0], [0, 0, 5, 0, 0, 0, 0, 3, 0])
+
+
+def test_the_depth_order_is_that_of_every_bit_of_the_float():
+    r = np.random.default_rng(800)
+    depth = jnp.asarray(
+        r.choice([-2.5, -0.0, 0.0, 1e-40, 1.0, np.nextafter(np.float32(1), 2), 3e38], 500)
+    )
+    depth = jnp.concatenate([depth, jnp.asarray(r.normal(size=500), jnp.float32)])
+    seen = jnp.asarray(r.random(1000) < 0.8)
+    for visible in (1000, 50):
+        ours = sorting.front_to_back(depth, seen, visible)
+        oracle = front_to_back(depth, seen, visible)
+        jax.tree.map(np.testing.assert_array_equal, ours, oracle)
+    nothing = sorting.front_to_back(depth, jnp.zeros(1000, bool), 50)
+    assert not nothing.valid.any() and (nothing.index < 1000).all()
 
 
 def test_a_failure_inside_a_kernel_is_an_error_of_jax():

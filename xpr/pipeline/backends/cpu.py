@@ -83,6 +83,13 @@ def each(
     return every(function, scene, camera, order) if found is None else found
 
 
+def front_to_back(depth: Array, seen: Array, visible: int) -> Order:
+    """See `xpr.pipeline.order.front_to_back`."""
+    from xpr.pipeline.kernels import sorting
+
+    return sorting.front_to_back(depth.astype(jnp.float32), seen, visible)
+
+
 def pair(frame: Frame, rectangles: Rectangles, capacity: int) -> Pairs:
     """The tiles' lists, by counting."""
     from xpr.pipeline.kernels import launch

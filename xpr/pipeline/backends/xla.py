@@ -29,7 +29,7 @@ from xpr.pipeline.backends.tiles import (
 from xpr.pipeline.bin import Pairs, pair as pair
 from xpr.pipeline.blend import opaque, over, replay
 from xpr.pipeline.frame import Frame, Layers, Request, assemble
-from xpr.pipeline.order import each as each
+from xpr.pipeline.order import each as each, front_to_back as front_to_back
 from xpr.types import Array, Ray, Vec3
 
 

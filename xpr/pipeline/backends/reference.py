@@ -6,14 +6,16 @@ import jax
 import jax.numpy as jnp
 
 from xpr.pipeline.anatomy import DEPTH
+from xpr.pipeline.bin import pair as pair
 from xpr.pipeline.blend import opaque, over
-from xpr.pipeline.frame import Frame, Layers, assemble
+from xpr.pipeline.frame import Frame, Layers, Request, assemble
+from xpr.pipeline.order import each as each
 from xpr.types import Array, Ray, Splat
 
 
-def why_not(frame: Frame) -> str | None:
+def why_not(request: Request) -> str | None:
     """It takes anything, at a cost of splats times pixels."""
-    del frame
+    del request
     return None
 
 

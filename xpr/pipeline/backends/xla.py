@@ -26,15 +26,16 @@ from xpr.pipeline.backends.tiles import (
     tile_rays,
     walk,
 )
-from xpr.pipeline.bin import Pairs
+from xpr.pipeline.bin import Pairs, pair as pair
 from xpr.pipeline.blend import opaque, over, replay
-from xpr.pipeline.frame import Frame, Layers, assemble
+from xpr.pipeline.frame import Frame, Layers, Request, assemble
+from xpr.pipeline.order import each as each
 from xpr.types import Array, Ray, Vec3
 
 
-def why_not(frame: Frame) -> str | None:
+def why_not(request: Request) -> str | None:
     """It takes anything."""
-    del frame
+    del request
     return None
 
 

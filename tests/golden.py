@@ -52,5 +52,5 @@ def _(primals, tangents):
 class GsplatFisheye(OpenCVFisheye):
     """Our fisheye with gsplat's roundings, to compare the rest to full precision."""
 
-    def distort(self, point, k):
+    def project(self, point, k):
         return gsplat_fisheye(point)

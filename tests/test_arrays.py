@@ -132,7 +132,11 @@ def test_harmonics_above_the_degree_are_not_read():
         ({"sparse_grad": True}, "sparse_grad is not supported"),
         ({"with_ut": True}, "with_ut is not supported"),
         ({"covars": jnp.zeros((N, 3, 3))}, "covars is not supported, expected None"),
-        ({"rolling_shutter": "TOP_TO_BOTTOM"}, "rolling_shutter='TOP_TO_BOTTOM' is not supported"),
+        (
+            {"rolling_shutter": "TOP_TO_BOTTOM"},
+            "rolling_shutter is 'TOP_TO_BOTTOM', expected gsplat's",
+        ),
+        ({"rolling_shutter": 0}, "camera.shutter is 'top_to_bottom' with no viewmat_end"),
         ({"render_mode": "depth"}, "render_mode is 'depth', expected one of RGB"),
         ({"camera_model": "ftheta"}, "camera_model is 'ftheta', expected one of pinhole"),
         ({"no_such": 1}, "rasterization takes no argument 'no_such'"),

@@ -201,7 +201,7 @@ def test_a_binary_file_cut_anywhere_is_an_error_that_names_it(file, tmp_path):
     [
         ("cameras.txt", "1 PINHOLE 16 twelve 20 21 8 6\n", r"cameras.txt, line 1"),
         ("cameras.txt", "1 PINHOLE 16 12 20 21 8\n", r"camera 1: PINHOLE with 3 parameters"),
-        ("cameras.txt", "1 FOV 16 12 20 21 8 6 0.1\n", r"camera 1.*FOV.*image_undistorter"),
+        ("cameras.txt", "1 OMNI 16 12 20 21 8 6 0.1\n", r"camera 1.*OMNI.*image_undistorter"),
         ("cameras.txt", "9 PINHOLE 16 12 20 21 8 6\n", r"uses camera 1.*it has 9"),
         ("images.txt", "1 1 0 0 0 0 0 0 1\n", r"images.txt, line 1"),
         ("images.txt", "1 1 0 0 0 0 0 0 1 a.png\n1 1 0 0 0 0 0 0 1 b.png\n", r"line 2.*keypoints"),

@@ -10,7 +10,14 @@ from PIL import Image
 
 from xpr.data import load
 from xpr.errors import DataError
-from xpr.lens import OpenCV, OpenCVFisheye, Pinhole
+from xpr.lens import (
+    Equirectangular,
+    Fov,
+    OpenCV,
+    OpenCVFisheye,
+    Pinhole,
+    RadTanThinPrismFisheye,
+)
 
 
 def rewrite(file, change):
@@ -72,6 +79,12 @@ def test_a_frames_own_angle_wins_over_the_roots_focal_length(tmp_path):
         ({"camera_model": "OPENCV_FISHEYE"}, OpenCVFisheye()),
         ({"k1": 0.05, "is_fisheye": True}, OpenCVFisheye()),
         ({"camera_model": "SIMPLE_PINHOLE"}, Pinhole()),
+        ({"camera_model": "EQUIRECTANGULAR"}, Equirectangular()),
+        ({"camera_model": "FOV", "omega": 0.9}, Fov()),
+        (
+            {"camera_model": "FISHEYE624", "distortion_params": [0.01] * 12},
+            RadTanThinPrismFisheye(),
+        ),
     ],
 )
 def test_the_lens_follows_the_model_and_the_coefficients(root, lens, tmp_path):
@@ -88,8 +101,8 @@ def test_coefficients_keep_their_names(tmp_path):
 @pytest.mark.parametrize(
     ("root", "expected"),
     [
-        ({"camera_model": "EQUIRECTANGULAR"}, r"frame 0 .*EQUIRECTANGULAR.*image_undistorter"),
-        ({"camera_model": "FISHEYE624"}, r"FISHEYE624"),
+        ({"camera_model": "VR180_L"}, r"frame 0 .*VR180_L.*image_undistorter"),
+        ({"camera_model": "FISHEYE624"}, r"FISHEYE624.*12 numbers k0"),
         ({"latlong": True}, r"latlong"),
         ({"k4": 0.1}, r"OPENCV has k4"),
         ({"p1": 0.1, "camera_model": "OPENCV_FISHEYE"}, r"OPENCV_FISHEYE has p1"),

@@ -51,6 +51,9 @@ def cameras(case, data, kind=xpr.Camera, **more):
         distortion = k[:, jnp.array([0, 1, 6, 7, 2, 3, 4, 5, 8, 9, 10, 11])]
     if "fisheye" in case:
         shape["fisheye"], distortion = lens.OpenCVFisheye(), data["radial_coeffs"]
+    if (rolling := int(data.get("rolling_shutter", 4))) < 4:
+        order = ("top_to_bottom", "left_to_right", "bottom_to_top", "right_to_left")[rolling]
+        more |= {"viewmat_end": data["viewmats_rs"], "shutter": order}
     return kind(
         data["viewmats"],
         data["Ks"],
@@ -112,8 +115,10 @@ def precision(bits):
         (32, "xla", "pinhole_global_dense_hitnormal"),
         (64, "xla", "pinhole_global_dense_hitnormal"),
         (64, "xla", "ortho_global_dense"),
-        (64, "xla", "fisheye_global_dense"),
         (64, "xla", "opencv_global_dense"),
+        (64, "xla", "fisheye_global_dense"),
+        (64, "xla", "pinhole_ttb_dense"),
+        (32, "xla", "pinhole_ttb_dense"),
     ],
 )
 def test_images_and_all_gradients_are_those_of_gsplat(bits, case, backend, shared):
@@ -161,9 +166,11 @@ def test_tiles_of_sixteen_show_what_one_tile_shows(shared, x64):
     assert absolute(alpha, data["alpha"]) < 1e-7
 
 
-@pytest.mark.parametrize("case", ["pinhole", "opencv", "fisheye", "ortho"])
+@pytest.mark.parametrize(
+    "case", ["pinhole_global", "opencv_global", "fisheye_global", "ortho_global", "pinhole_ttb"]
+)
 def test_rays_are_those_of_gsplat(case, shared, x64):
-    data = load(shared, f"gut_{case}_global_dense")
+    data = load(shared, f"gut_{case}_dense")
     height, width = int(data["height"]), int(data["width"])
     y, x = np.mgrid[:height, :width] + 0.5
     rays = jax.vmap(lambda view: view.rays(jnp.asarray(np.stack([x, y], axis=-1))))(
@@ -173,7 +180,10 @@ def test_rays_are_those_of_gsplat(case, shared, x64):
     assert absolute(found, data["rays"]) < 2e-7
 
 
-PROJECTIONS = ("pinhole_global_a1", "pinhole_global_a0.1", "fisheye_global_a1", "ortho_global_a0.1")
+PROJECTIONS = (
+    *("pinhole_global_a1", "pinhole_global_a0.1", "fisheye_global_a1", "ortho_global_a0.1"),
+    *("pinhole_ttb_a0.1", "pinhole_ltr_a0.1", "opencv_ttb_a1"),
+)
 
 
 @pytest.mark.parametrize("case", PROJECTIONS)

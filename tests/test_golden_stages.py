@@ -174,7 +174,9 @@ def test_compositing_and_its_gradients_are_those_of_gsplat(case, backend, shared
             record, order.valid, opacity, values, jnp.concatenate([mean - radius, mean + radius], 1),
             camera, grid, anatomy(record), xpr.Settings(),
         )  # fmt: skip
-        request = Request(frame.anatomy, opacity.dtype, grid, frame.settings)
+        request = Request(
+            "", record.blend, frame.anatomy, opacity.dtype, values.shape[1], grid, frame.settings
+        )
         chosen = backends.choose(request, backend)
         layers = chosen.composite(frame._replace(pairs=chosen.pair(frame, boxes, 2048)))
         light = layers.transmittance[..., None]

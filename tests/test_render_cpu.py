@@ -190,6 +190,8 @@ FUNCTIONS = {
     "truth": lambda x, y: x * (~(x >= 0) & jnp.isfinite(x)) + x * (x < y).astype(jnp.float32),
     "matrices": lambda x, y: jnp.outer(x, y) @ jnp.outer(y, y + 1).T @ x,
     "sums": lambda x, y: jnp.sum(jnp.outer(x, y), axis=1) + jnp.prod(y) + jnp.mean(x),
+    "running sums": lambda x, y: jnp.cumsum(x) + lax.cumsum(jnp.outer(x, y), 1, reverse=True)[1],
+    "diagonals": lambda x, y: jnp.diag(jnp.outer(x, y)) + jnp.diagonal(jnp.outer(y, y) * x),
     "extremes": lambda x, y: jnp.outer(x, y).max(0) + jnp.stack([x, y, x * y]).min(1),
     "pieces": lambda x, y: jnp.concatenate([x[1:], y[:1]]) * x[::-1] + jnp.roll(x, 1),
     "padding": lambda x, y: jnp.pad(x, 1)[:3] + lax.pad(y, 0.5, [(1, 0, 0)])[1:],

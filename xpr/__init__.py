@@ -13,7 +13,7 @@ from xpr.errors import (
 )
 from xpr.pipeline.capacity import Capacity as Capacity
 from xpr.pipeline.render import Output as Output, plan as plan, render as render
-from xpr.pipeline.settings import Settings as Settings
+from xpr.pipeline.settings import Kernel as Kernel, Settings as Settings
 from xpr.types import (
     Blend as Blend,
     Hit as Hit,

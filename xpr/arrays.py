@@ -20,8 +20,10 @@ from xpr.pipeline.capacity import Capacity
 from xpr.pipeline.order import project
 from xpr.pipeline.render import Output, render
 from xpr.pipeline.settings import Settings
+from xpr.shutter import ORDERS, SHUTTERS
 from xpr.types import Array, Primitive, Projected
 
+GLOBAL = 4  # gsplat's RollingShutterType.GLOBAL
 RENDER_MODES = ("RGB", "D", "ED", "RGB+D", "RGB+ED")
 
 # gsplat's arguments that xpr does not offer: the only value taken, and what to do instead.
@@ -33,7 +35,6 @@ FIXED = {
     "with_ut": (False, "The unscented transform is a method of its own, not an option."),
     "with_eval3d": (False, "Evaluation along the ray is a method of its own, not an option."),
     "ftheta_coeffs": (None, "Use camera_model='fisheye' with radial_coeffs."),
-    "viewmats_rs": (None, "Rolling shutter is not supported yet."),
 }
 # Arguments that choose a memory layout or a kernel in gsplat and cannot change the image.
 LAYOUT = ("packed", "segmented", "channel_chunk")
@@ -91,6 +92,8 @@ def rasterization(  # noqa: PLR0917 - gsplat's order
     radial_coeffs: Array | None = None,
     tangential_coeffs: Array | None = None,
     thin_prism_coeffs: Array | None = None,
+    rolling_shutter: Any = GLOBAL,
+    viewmats_rs: Array | None = None,
     capacity: Capacity | None = None,
     backend: str = "auto",
     **others: Any,
@@ -120,6 +123,9 @@ def rasterization(  # noqa: PLR0917 - gsplat's order
       radial_coeffs: [C, 6] or [C, 4] for a pinhole (OpenCV's k1-k6), [C, 4] for a fisheye.
       tangential_coeffs: [C, 2], pinhole.
       thin_prism_coeffs: [C, 4], pinhole.
+      rolling_shutter: gsplat's enumeration or its number (4 is a global shutter), or one of
+        `xpr.shutter.SHUTTERS`.
+      viewmats_rs: [C, 4, 4] poses at the end of the exposure, for a rolling shutter.
       capacity: needed under `jax.jit`; see `xpr.render`.
       backend: see `xpr.render`.
       **others: gsplat's `packed`, `segmented` and `channel_chunk` are accepted (they choose a
@@ -142,7 +148,7 @@ def rasterization(  # noqa: PLR0917 - gsplat's order
     lens, distortion = _lens(camera_model, radial_coeffs, tangential_coeffs, thin_prism_coeffs)
     cameras = Camera(
         viewmats, Ks, distortion, width=width, height=height, lens=lens,
-        near=near_plane, far=far_plane,
+        near=near_plane, far=far_plane, viewmat_end=viewmats_rs, shutter=_shutter(rolling_shutter),
     )  # fmt: skip
     settings = Settings.for_this_machine()
     if tile_size is not None:
@@ -228,6 +234,17 @@ def _lens(
     return OpenCV(), jnp.concatenate([k[:, :2], p, k[:, 2:], s], axis=-1)
 
 
+def _shutter(kind: Any) -> str:
+    if kind in SHUTTERS:
+        return kind
+    number = getattr(kind, "value", kind)
+    if number not in range(len(ORDERS) + 1):
+        raise UserError(
+            f"rolling_shutter is {kind!r}, expected gsplat's enumeration or one of {', '.join(SHUTTERS)}."
+        )
+    return [*ORDERS, "global"][number]
+
+
 def _meta(scene: PhysicalGaussian, cameras: Camera) -> dict[str, Any]:
     projected = jax.vmap(lambda camera: project(scene, camera))(cameras)
     record, seen = projected.splat, jnp.all(projected.extent > 0, axis=-1, keepdims=True)
@@ -256,10 +273,7 @@ def _refuse(others: dict[str, Any]) -> None:
     for name, value in others.items():
         if name in LAYOUT:
             continue
-        if name == "rolling_shutter":
-            if getattr(value, "name", value) not in (None, "GLOBAL", "global", 4):
-                raise UserError(f"rolling_shutter={value!r} is not supported yet; leave it out.")
-        elif name not in FIXED:
+        if name not in FIXED:
             raise UserError(f"rasterization takes no argument {name!r}.")
         elif value is not FIXED[name][0]:
             wanted, remedy = FIXED[name]

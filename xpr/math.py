@@ -7,6 +7,8 @@ import jax.numpy as jnp
 
 Array = jax.Array
 
+SMALL = 1e-8  # of a squared angle: below it a series of two terms is exact to float64
+
 
 def safe_norm(v: Array) -> Array:
     """Length over the last axis, with gradient zero (not NaN) at zero. [..., n] -> [...]."""
@@ -51,3 +53,30 @@ def inverse_3x3(m: Array) -> Array:
 def logit(p: Array) -> Array:
     """Inverse of the sigmoid, for p in (0, 1)."""
     return jnp.log(p) - jnp.log1p(-p)
+
+
+def rotation_exp(w: Array) -> Array:
+    """The rotation [3, 3] by |w| radians about the axis w [3] (Rodrigues); smooth at zero."""
+    x, y, z = w
+    zero = jnp.zeros_like(x)
+    cross = jnp.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]])
+    squared = w @ w
+    half = _sinc(squared / 4)
+    return jnp.eye(3, dtype=w.dtype) + _sinc(squared) * cross + 0.5 * half * half * cross @ cross
+
+
+def rotation_log(rotation: Array) -> Array:
+    """The vector w [3] with `rotation_exp(w)` = rotation [3, 3], for angles below pi."""
+    odd = rotation - rotation.T
+    v = 0.5 * jnp.stack([odd[2, 1], odd[0, 2], odd[1, 0]])  # the axis times the angle's sine
+    sine2, cosine = v @ v, 0.5 * (jnp.trace(rotation) - 1)
+    small = sine2 < SMALL
+    sine = jnp.sqrt(jnp.where(small, 1, sine2))
+    return v * jnp.where(small, 1 + sine2 / 6, jnp.arctan2(sine, cosine) / sine)
+
+
+def _sinc(squared: Array) -> Array:
+    """sin(x)/x of x^2."""
+    small = squared < SMALL
+    x = jnp.sqrt(jnp.where(small, 1, squared))
+    return jnp.where(small, 1 - squared / 6, jnp.sin(x) / x)

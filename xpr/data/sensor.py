@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -10,16 +11,28 @@ import numpy as np
 
 from xpr.camera import Camera
 from xpr.errors import DataError
-from xpr.lens import Lens, OpenCV, OpenCVFisheye, Pinhole
+from xpr.lens import (
+    Division,
+    Equirectangular,
+    Eucm,
+    Fov,
+    Lens,
+    OpenCV,
+    OpenCVFisheye,
+    Pinhole,
+    RadTanThinPrismFisheye,
+    ThinPrismFisheye,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """One of COLMAP's camera models that xpr renders.
+    """One of COLMAP's camera models.
 
     Attributes:
       lens: the lens that contains it.
-      focals: 1 where both axes share a focal length, else 2.
+      focals: 1 where both axes share a focal length, 2 where they do not, 0 for a panorama, whose
+        parameters are its width and height.
       coefficients: what follows focal lengths and centre, by the lens's names.
     """
 
@@ -40,6 +53,15 @@ MODELS = {
     "RADIAL_FISHEYE": Model(OpenCVFisheye(), 1, ("k1", "k2")),
     "SIMPLE_FISHEYE": Model(OpenCVFisheye(), 1),
     "FISHEYE": Model(OpenCVFisheye(), 2),
+    "THIN_PRISM_FISHEYE": Model(ThinPrismFisheye(), 2, ThinPrismFisheye.coefficients),
+    "RAD_TAN_THIN_PRISM_FISHEYE": Model(
+        RadTanThinPrismFisheye(), 2, RadTanThinPrismFisheye.coefficients
+    ),
+    "FOV": Model(Fov(), 2, Fov.coefficients),
+    "SIMPLE_DIVISION": Model(Division(), 1, Division.coefficients),
+    "DIVISION": Model(Division(), 2, Division.coefficients),
+    "EUCM": Model(Eucm(), 2, Eucm.coefficients),
+    "EQUIRECTANGULAR": Model(Equirectangular(), 0),
 }
 
 UNDISTORT = (
@@ -115,6 +137,8 @@ def sensor(
             f"{where}: focal {focal}, centre {center}, size {size}, distortion {coefficients}; "
             "expected finite numbers, and positive focal lengths and sizes."
         )
+    if not lens.coefficients:
+        return Sensor(lens, None, focal, center, size)
     distortion = np.array([coefficients.get(name, 0.0) for name in lens.coefficients])
     if lens.perspective and not np.any(distortion):
         return Sensor(Pinhole(), None, focal, center, size)
@@ -137,12 +161,36 @@ def colmap_sensor(name: str, params: Sequence[float], size: tuple[int, int], whe
     expected = model.focals + 2 + len(model.coefficients)
     if len(params) != expected:
         raise DataError(f"{where}: {name} with {len(params)} parameters, expected {expected}.")
+    if model.focals == 0:
+        return panorama((params[0], params[1]), size, where)
     focals, center = params[: model.focals], params[model.focals : model.focals + 2]
     return sensor(
         model.lens,
         dict(zip(model.coefficients, params[model.focals + 2 :], strict=True)),
         focal=(focals[0], focals[-1]),
         center=(center[0], center[1]),
+        size=size,
+        where=where,
+    )
+
+
+def panorama(full: tuple[float, float], size: tuple[int, int], where: str) -> Sensor:
+    """The intrinsics of an equirectangular image: once round, and from pole to pole.
+
+    Args:
+      full: (width, height) px of the whole panorama.
+      size: (width, height) px of the photo.
+      where: what to call this camera in an error.
+
+    Raises:
+      DataError: a size that is not positive.
+    """
+    width, height = full
+    return sensor(
+        Equirectangular(),
+        {},
+        focal=(width / (2 * math.pi), height / math.pi),
+        center=(width / 2, height / 2),
         size=size,
         where=where,
     )

@@ -20,11 +20,12 @@ from xpr.data.cloud import NO_CLOUD, read_ply
 from xpr.data.dataset import Points
 from xpr.data.gather import Shot
 from xpr.data.photos import PhotoFolder
-from xpr.data.sensor import Sensor, known_model, sensor
+from xpr.data.sensor import Sensor, known_model, panorama, sensor
 from xpr.errors import DataError
-from xpr.lens import OpenCV
+from xpr.lens import Equirectangular, Lens, OpenCV, Pinhole, RadTanThinPrismFisheye
 
 PERSPECTIVE = ("k1", "k2", "p1", "p2", "k3")  # what every OpenCV-like model may carry here
+ARIA = "FISHEYE624"  # nerfstudio's name for COLMAP's RAD_TAN_THIN_PRISM_FISHEYE
 OTHER_LENSES = ("ftheta_p0", "latlong", "equirectangular")  # instant-ngp's flags
 RIGID = 1e-2  # how far R^T R may be from the identity: a scaled or skewed camera lies further
 
@@ -141,6 +142,8 @@ def _sensor(
         round(_number(values, "h", where, photo_size[1])),
     )
     lens, coefficients = _lens(values, where)
+    if isinstance(lens, Equirectangular):
+        return panorama(size, size, where)
     return sensor(
         lens,
         coefficients,
@@ -178,27 +181,40 @@ def _focal_along(axis: str, level: dict[str, Any], where: str, side: int) -> flo
     return 0.5 * side / math.tan(0.5 * angle)
 
 
-def _lens(values: dict[str, Any], where: str) -> tuple[Any, dict[str, float]]:
+def _lens(values: dict[str, Any], where: str) -> tuple[Lens, dict[str, float]]:
     """The lens, and its coefficients by name; a coefficient that it cannot take is refused."""
     for flag in OTHER_LENSES:
         if values.get(flag):
             known_model(flag, where)
     default = "OPENCV_FISHEYE" if values.get("is_fisheye") else "OPENCV"
     name = str(values.get("camera_model") or default)
-    model = known_model(name, where)
-    given = {key: _number(values, key, where, 0.0) for key in OpenCV.coefficients}
-    nonzero = {key: value for key, value in given.items() if value != 0}
-    if not model.lens.perspective:
-        lens, takes = model.lens, model.lens.coefficients
-    else:
+    if name == ARIA:
+        return RadTanThinPrismFisheye(), _aria(values, where)
+    lens = known_model(name, where).lens
+    if isinstance(lens, Pinhole):
         lens = OpenCV()
-        takes = lens.coefficients if name == "FULL_OPENCV" else PERSPECTIVE
+    narrow = isinstance(lens, OpenCV) and name != "FULL_OPENCV"
+    takes = PERSPECTIVE if narrow else lens.coefficients
+    keys = dict.fromkeys((*OpenCV.coefficients, *takes))
+    given = {key: _number(values, key, where, 0.0) for key in keys}
+    nonzero = {key: value for key, value in given.items() if value != 0}
     if stray := set(nonzero) - set(takes):
         raise DataError(
             f"{where}: camera_model {name} has {', '.join(sorted(stray))}, expected only "
-            f"{', '.join(takes)}. FULL_OPENCV takes k1..k6, p1, p2 and s1..s4."
+            f"{', '.join(takes) or 'none'}. FULL_OPENCV takes k1..k6, p1, p2 and s1..s4."
         )
     return lens, nonzero
+
+
+def _aria(values: dict[str, Any], where: str) -> dict[str, float]:
+    names, listed = RadTanThinPrismFisheye.coefficients, values.get("distortion_params")
+    if not isinstance(listed, list) or len(listed) != len(names):
+        raise DataError(
+            f"{where}: camera_model {ARIA} has distortion_params {listed!r:.60}, expected the "
+            f"{len(names)} numbers {', '.join(names)}."
+        )
+    named = dict(zip(names, listed, strict=True))
+    return {name: _number(named, name, where) for name in names}
 
 
 def _number(values: dict[str, Any], key: str, where: str, default: float | None = None) -> float:

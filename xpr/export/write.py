@@ -58,7 +58,8 @@ def save(
       The manifest.
 
     Raises:
-      UserError: no cameras or primitives, different lenses, or an unknown platform.
+      UserError: no cameras or primitives, different lenses, a rolling shutter, or an unknown
+        platform.
       OSError: the folder does not exist or cannot be written.
     """
     _check(scene, cameras, platforms)
@@ -96,6 +97,11 @@ def _check(scene: Primitive, cameras: Sequence[Camera], platforms: Sequence[str]
     lenses = {type(camera.lens).__name__ for camera in cameras}
     if len(lenses) > 1:
         raise UserError(f"the cameras have the lenses {', '.join(sorted(lenses))}, expected one.")
+    if any(camera.viewmat_end is not None for camera in cameras):
+        raise UserError(
+            "an exported function takes one pose, but a camera has a rolling shutter. Export it "
+            "frozen: camera.at(0.5)."
+        )
     unknown = [name for name in platforms if name not in PLATFORMS]
     if unknown or not platforms:
         raise UserError(

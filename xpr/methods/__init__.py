@@ -96,5 +96,10 @@ def _run(file: pathlib.Path) -> ModuleType:
     module_spec = importlib.util.spec_from_file_location(file.stem, file)
     assert module_spec is not None and module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(module)
+    try:
+        module_spec.loader.exec_module(module)
+    except Exception as error:  # the author's file may raise anything
+        raise UserError(
+            f"method file {str(file)!r} cannot be imported: {type(error).__name__}: {error}."
+        ) from error
     return module

@@ -60,8 +60,11 @@ def splat(gaussian: Gaussian, camera: Camera, *, eps2d: float, antialiased: bool
     """Elliptical weighted average: the Gaussian through the lens, linearised at its mean.
 
     Sigma' = J W Sigma W^T J^T (paper, Eq. 5), then `eps2d` px^2 on the diagonal; in antialiased
-    mode the opacity falls with the area that the blur adds (Mip-Splatting).
+    mode the opacity falls with the area that the blur adds (Mip-Splatting). Through a rolling
+    shutter the whole splat is seen from the pose that exposes its mean.
     """
+    depth = camera.sort_key(gaussian.mean)
+    camera = camera.seeing(gaussian.mean)
     point = camera.to_camera(gaussian.mean)
     seen = camera.sees(point)
     point = jnp.where(seen, point, jnp.array([0, 0, 1], point.dtype))
@@ -86,7 +89,7 @@ def splat(gaussian: Gaussian, camera: Camera, *, eps2d: float, antialiased: bool
     # At the border of the box, `reach` sigmas out, alpha falls to alpha_min.
     reach = jnp.sqrt(2 * jnp.log(jnp.maximum(opacity / EllipseSplat.blend.alpha_min, 1)))
     extent = jnp.where(seen, reach * jnp.sqrt(jnp.stack([xx, yy])), 0)
-    return Projected(record, camera.to_pixel(point), extent, depth=camera.depth(point))
+    return Projected(record, camera.to_pixel(point), extent, depth)
 
 
 class Gaussian3D(RawGaussian):

@@ -140,7 +140,7 @@ class Gaussian3DUT(RawGaussian):
         center, extent = box(pixels, corners, camera)
         there = camera.to_camera(gaussian.mean)
         kept = camera.sees(there) & jnp.any(landing.within(camera, MARGIN)) & (reach > 0)
-        return center, jnp.where(kept, extent, 0), camera.depth(there)
+        return center, jnp.where(kept, extent, 0), camera.sort_key(gaussian.mean)
 
 
 class SortedGaussian3DUT(Gaussian3DUT):

@@ -70,7 +70,7 @@ def place(mean: Array, points: Array, camera: Camera) -> tuple[Array, Array, Arr
     """
     landing, there = land(points, camera), camera.to_camera(mean)
     center, extent = box(landing.pixels, landing, camera)
-    return center, jnp.where(camera.sees(there), extent, 0), camera.depth(there)
+    return center, jnp.where(camera.sees(there), extent, 0), camera.sort_key(mean)
 
 
 def outline(mean: Array, rotation: Array, axes: Array, camera: Camera) -> Array:
@@ -86,6 +86,7 @@ def outline(mean: Array, rotation: Array, axes: Array, camera: Camera) -> Array:
       axes: [3] half axes, world units.
       camera: any lens.
     """
+    camera = camera.seeing(mean)
     there = camera.to_camera(mean)
     there = jnp.where(camera.sees(there), there, jnp.array([0, 0, 1], there.dtype))
     # Along the line of sight a point stays on its pixel.

@@ -8,8 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xpr.errors import UserError
-from xpr.types import Array, Blend, Hit, Ray, Splat, Vec2, Vec3
+from xpr.types import Array, Hit, Ray, Splat, Vec2, Vec3
 
 DEPTH = 3  # the channel behind red, green and blue, where a hit has a depth
 
@@ -27,7 +26,6 @@ class Anatomy:
       constant: for each channel, the leaf that it is, or None where it varies along the ray.
       has_depth: whether a hit has a depth of its own.
       reads_rays: whether the ray's origin or direction matters, beside the pixel.
-      blend: the method's rule.
     """
 
     treedef: Any
@@ -35,12 +33,16 @@ class Anatomy:
     constant: tuple[int | None, ...]
     has_depth: bool
     reads_rays: bool
-    blend: Blend
 
     @property
     def varying(self) -> tuple[int, ...]:
         """The channels that differ from pixel to pixel."""
         return tuple(i for i, leaf in enumerate(self.constant) if leaf is None)
+
+    @property
+    def has_distance(self) -> bool:
+        """Whether a hit has a depth of its own that differs from pixel to pixel."""
+        return self.has_depth and self.constant[DEPTH] is None
 
     @property
     def features(self) -> tuple[int | None, ...]:
@@ -73,7 +75,6 @@ def anatomy(splats: Splat) -> Anatomy:
 
     Raises:
       TypeError: when a leaf of one record is not a scalar; a kernel could not load it.
-      UserError: hits are to be put in the order of their distance, and have none.
     """
     paths, treedef = jax.tree_util.tree_flatten_with_path(splats)
     for path, leaf in paths:
@@ -97,15 +98,7 @@ def anatomy(splats: Splat) -> Anatomy:
     constant = tuple(position.get(id(var)) for var in jaxpr.outvars[1:])
     varying = [True, *(leaf is None for leaf in constant)]
     used = _dependencies(jaxpr, varying)
-    name = type(splats).__name__
-    if splats.blend.reorder and not (has_depth[0] and constant[DEPTH] is None):
-        raise UserError(
-            f"{name}.blend asks for hits in the order of their distance (reorder="
-            f"{splats.blend.reorder}), but {name}.evaluate() returns none that varies along the ray. "
-            "Return Hit(alpha, color, depth), or leave out reorder."
-        )
-    reads_rays = any(used[n + 2 :])
-    return Anatomy(treedef, tuple(used[:n]), constant, has_depth[0], reads_rays, splats.blend)
+    return Anatomy(treedef, tuple(used[:n]), constant, has_depth[0], any(used[n + 2 :]))
 
 
 def _channels(hit: Hit) -> list[Array]:

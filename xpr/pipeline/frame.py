@@ -11,7 +11,7 @@ from xpr.camera import Camera
 from xpr.pipeline.anatomy import Anatomy
 from xpr.pipeline.grid import Grid
 from xpr.pipeline.settings import Settings
-from xpr.types import Array, Splat
+from xpr.types import Array, Blend, Splat
 
 
 class Pairs(NamedTuple):
@@ -30,14 +30,20 @@ class Request(NamedTuple):
     """What a backend is asked to render, as far as it is static.
 
     Attributes:
+      splat: the name of the record's class.
+      blend: its rule.
       anatomy: of the record.
       dtype: of all arrays.
+      features: channels that are given to `render`.
       grid: the tiles.
       settings: of the machine.
     """
 
+    splat: str
+    blend: Blend
     anatomy: Anatomy
     dtype: Any
+    features: int
     grid: Grid
     settings: Settings
 

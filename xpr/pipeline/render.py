@@ -16,7 +16,7 @@ from xpr.pipeline.admit import admit, admit_extras
 from xpr.pipeline.anatomy import anatomy
 from xpr.pipeline.bin import rectangles
 from xpr.pipeline.capacity import Capacity, Count, Overflow
-from xpr.pipeline.frame import Frame, Request
+from xpr.pipeline.frame import Frame, Layers, Request
 from xpr.pipeline.grid import Grid
 from xpr.pipeline.order import Survey, front_to_back, project, survey
 from xpr.pipeline.settings import Settings
@@ -72,7 +72,8 @@ def render(
       background: [3] RGB, or [C, 3]; black if None.
       features: [N, F] extra channels per primitive.
       alive: [N] bool; the others are left out. All, if None.
-      backend: "auto", "xla" or "reference" (every splat at every pixel; for small scenes).
+      backend: "auto", "pallas" (kernels for GPUs), "cpu" (kernels for CPUs), "xla" (anywhere) or
+        "reference" (every splat at every pixel; for small scenes). "auto" takes the first that can.
       settings: tile size and batching; by default the measured ones of this platform.
 
     Raises:
@@ -136,7 +137,9 @@ def _render(
         return _nothing(camera, background, features)
     grid = Grid(camera.width, camera.height, settings.tile_size)
     record = jax.eval_shape(project, scene, camera).splat
-    request = Request(anatomy(record), camera.viewmat.dtype, grid, settings)
+    given = 0 if features is None else features.shape[1]
+    parts, name, dtype = anatomy(record), type(record).__name__, camera.viewmat.dtype
+    request = Request(name, record.blend, parts, dtype, given, grid, settings)
     chosen = backends.choose(request, backend)
     found = survey(scene, camera, alive, chosen.each)
     visible, intersections = _demand(found, grid)
@@ -157,7 +160,7 @@ def _render(
         settings,
     )
     pairs = chosen.pair(frame, boxes, capacity.intersections)
-    layers = chosen.composite(frame._replace(pairs=pairs))
+    layers = _lit(chosen.composite(frame._replace(pairs=pairs)), frame)
     full = visible.exceeds(capacity.visible) | intersections.exceeds(capacity.intersections)
     return Output(
         color=layers.color + layers.transmittance[..., None] * background,
@@ -172,6 +175,19 @@ def _drawn(one: Primitive, camera: Camera) -> tuple[Splat, Array]:
     """What is drawn of a primitive, and its depth."""
     projected = one.project(camera)
     return projected.splat, projected.depth
+
+
+def _lit(layers: Layers, frame: Frame) -> Layers:
+    """The layers where light reaches the image; what a lens cannot see shows the background."""
+    pixels = jnp.asarray(frame.grid.pixels(), frame.depth.dtype)
+    lit = frame.camera.covers(pixels)
+    nothing = Layers(*(jnp.zeros_like(layer) for layer in layers))
+    nothing = nothing._replace(transmittance=jnp.ones_like(layers.transmittance))
+    return jax.tree.map(
+        lambda some, none: jnp.where(lit if some.ndim == 2 else lit[..., None], some, none),
+        layers,
+        nothing,
+    )
 
 
 def _nothing(camera: Camera, background: Array, features: Array | None) -> Output:

@@ -8,7 +8,8 @@ from types import ModuleType
 from xpr.errors import UserError
 from xpr.pipeline.frame import Request
 
-AUTO = ("cpu", "xla", "reference")  # the first without a reason against it is taken
+# The first without a reason against it is taken.
+AUTO = ("pallas", "cpu", "xla", "reference")
 REORDERING = ("xla", "reference")  # those that can put hits in the order of their distance
 
 
@@ -20,9 +21,10 @@ def choose(request: Request, backend: str) -> ModuleType:
     """
     if backend not in (*AUTO, "auto"):
         raise UserError(f"unknown backend {backend!r}; known: auto, {', '.join(AUTO)}.")
+    _check_reorder(request)
     for name in AUTO if backend == "auto" else (backend,):
         module = importlib.import_module(f"xpr.pipeline.backends.{name}")
-        reason = _keeps_order(request, name) or module.why_not(request)
+        reason = _cannot_reorder(request, name) or module.why_not(request)
         if reason is None:
             return module
         if name == backend:
@@ -30,7 +32,17 @@ def choose(request: Request, backend: str) -> ModuleType:
     raise AssertionError("the reference backend takes anything")
 
 
-def _keeps_order(request: Request, name: str) -> str | None:
-    if not request.anatomy.blend.reorder or name in REORDERING:
-        return None
-    return f"it keeps the order of the centres. Use one of: {', '.join(REORDERING)}."
+def _check_reorder(request: Request) -> None:
+    if request.blend.reorder and not request.anatomy.has_distance:
+        name = request.splat
+        raise UserError(
+            f"{name}.blend asks for hits in the order of their distance (reorder="
+            f"{request.blend.reorder}), but {name}.evaluate() returns none that varies along "
+            "the ray. Return Hit(alpha, color, depth), or leave out reorder."
+        )
+
+
+def _cannot_reorder(request: Request, name: str) -> str | None:
+    if request.blend.reorder and name not in REORDERING:
+        return f"it keeps the order of the centres (use one of {', '.join(REORDERING)})."
+    return None

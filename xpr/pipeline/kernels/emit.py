@@ -36,6 +36,8 @@ def emit(b: Builder, closed: Any, args: Sequence[Values]) -> list[Values]:
         inner, name = _inner(equation), equation.primitive.name
         if inner is not None:
             outputs = emit(b, inner, inputs[len(inputs) - len(inner.jaxpr.invars) :])
+        elif name == "platform_index":
+            outputs = [literal(0)]  # nobody reads it: see `_inner`
         elif name in SHAPERS:
             outputs = SHAPERS[name](b, equation.params, *inputs)
             outputs = outputs if isinstance(outputs, list) else [outputs]
@@ -65,7 +67,7 @@ def unknown_primitive(closed: Any) -> str | None:
             found = unknown_primitive(inner)
             if found:
                 return found
-        elif name not in PRIMITIVES and name not in SHAPERS:
+        elif name not in PRIMITIVES and name not in SHAPERS and name != "platform_index":
             return name
         elif any(v.aval.size > LARGEST for v in equation.outvars):
             return f"{name} of {equation.outvars[0].aval.size:,} entries"
@@ -73,7 +75,14 @@ def unknown_primitive(closed: Any) -> str | None:
 
 
 def _inner(equation: Any) -> Any:
-    """The jaxpr that an equation calls, if it is a call."""
+    """The jaxpr that an equation calls, if it is a call.
+
+    Where a platform has a branch of its own, all branches compute the same: the first will do that
+    has instructions here.
+    """
+    if equation.primitive.name == "cond" and equation.params.get("branches_platforms"):
+        branches = equation.params["branches"]
+        return next((f for f in branches if unknown_primitive(f) is None), branches[0])
     if equation.primitive.name in ("scan", "while", "cond"):
         return None
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):

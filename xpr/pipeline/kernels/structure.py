@@ -7,6 +7,7 @@ no instruction at all.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -109,6 +110,18 @@ def _extreme_place(primitive: str) -> Shaper:
     return shaper
 
 
+def _scan(primitive: str) -> Shaper:
+    def shaper(b: Builder, params: Any, x: Values) -> Values:
+        rows = list(np.moveaxis(x, params["axis"], 0)[:, None])
+        rows = rows[::-1] if params["reverse"] else rows
+        combine = np.frompyfunc(functools.partial(binary, b, primitive), 2, 1)
+        found = list(itertools.accumulate(rows, combine))
+        found = found[::-1] if params["reverse"] else found
+        return np.moveaxis(np.concatenate(found), 0, params["axis"])
+
+    return shaper
+
+
 def _dot(b: Builder, params: Any, x: Values, y: Values) -> Values:
     (x_in, y_in), (x_batch, y_batch) = params["dimension_numbers"]
     x_out = [i for i in range(x.ndim) if i not in (*x_in, *x_batch)]
@@ -184,6 +197,7 @@ SHAPERS: dict[str, Shaper] = {
     "split": _split,
     "pad": _pad,
     "iota": _iota,
+    "empty2": lambda b, params: literal(np.zeros((), params["dtype"])),
     "dot_general": _dot,
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
@@ -197,6 +211,9 @@ SHAPERS: dict[str, Shaper] = {
     "stack": lambda b, params, *xs: np.stack(xs, axis=params["axis"]),
     "argmin": _extreme_place("lt"),
     "argmax": _extreme_place("gt"),
+} | {
+    f"cum{name}": _scan(primitive)
+    for name, primitive in (("sum", "add"), ("prod", "mul"), ("max", "max"), ("min", "min"))
 } | {
     f"reduce_{name}": _reduce(primitive)
     for name, primitive in (

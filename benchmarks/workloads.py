@@ -1,0 +1,106 @@
+"""Scenes to measure: seeded ones of any size, stored ones, trained ones; of any method."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import xpr
+from xpr.cli.sources import is_run, scene_in
+from xpr.errors import UserError
+from xpr.math import logit
+from xpr.methods.gaussian3d import Gaussian3D
+from xpr.methods.linprim import GAUSSIAN
+from xpr.train.config import TrainConfig
+from xpr.types import Primitive
+
+NEARLY = 1e-6  # opacities stay so far away from 0 and 1, whose logits are infinite
+
+
+class Workload(NamedTuple):
+    """A scene and a view of it.
+
+    Attributes:
+      name: in tables.
+      scene: of Gaussians, or of what it was trained as.
+      camera: one view.
+    """
+
+    name: str
+    scene: Primitive
+    camera: xpr.Camera
+
+
+def load(path: Path) -> Workload:
+    """A stored workload (.npz) or the first held-out view of a run folder.
+
+    Raises:
+      UserError: neither.
+    """
+    if path.suffix == ".npz" and path.is_file():
+        return _stored(path)
+    if not is_run(path):
+        raise UserError(f"{path} is neither a workload (.npz) nor a folder made by xpr train.")
+    config = TrainConfig.load(path / "config.json")
+    dataset = xpr.data.load(config.data, downscale=config.downscale)
+    camera = dataset.views[dataset.test[0]].camera
+    scene: Any = scene_in(path)
+    return Workload(path.name, scene, jax.tree.map(jnp.asarray, camera))
+
+
+def _stored(path: Path) -> Workload:
+    with np.load(path) as file:
+        stored = dict(file)
+    opacity = jnp.clip(jnp.asarray(stored["opacities"]), NEARLY, 1 - NEARLY)
+    scene = Gaussian3D(
+        mean=jnp.asarray(stored["means"]),
+        quat=jnp.asarray(stored["quats"]),
+        log_scale=jnp.log(jnp.asarray(stored["scales"])),
+        logit_opacity=logit(opacity),
+        sh0=jnp.asarray(stored["sh"][:, :1]),
+        shN=jnp.asarray(stored["sh"][:, 1:]),
+    )
+    size = {"width": int(stored["width"]), "height": int(stored["height"])}
+    camera = xpr.Camera(jnp.asarray(stored["viewmat"]), jnp.asarray(stored["K"]), **size)
+    return Workload(path.stem, scene, camera)
+
+
+def as_method(scene: Gaussian3D, name: str) -> Primitive:
+    """The scene with every Gaussian as a primitive of another built-in method, as large."""
+    method: Any = xpr.methods.load(name)
+    fields = {key: getattr(scene, key) for key in ("mean", "quat", "logit_opacity", "sh0", "shN")}
+    if hasattr(method, "distances"):
+        across = jnp.exp(scene.log_scale)
+        mean = jnp.mean(across, axis=1, keepdims=True)
+        axes = across if method.distances == across.shape[1] else jnp.tile(mean, method.distances)
+        still = jnp.zeros(len(axes), axes.dtype)
+        return method(**fields, log_distance=jnp.log(GAUSSIAN * axes), filter=still)
+    return method(**fields, log_scale=scene.log_scale)
+
+
+def cloud(n: int) -> Gaussian3D:
+    """Anisotropic Gaussians in a unit cube, small enough to be many and large enough to overlap."""
+    random = np.random.default_rng(n)
+    scale = np.exp(random.uniform(np.log(0.01), np.log(0.03), (n, 1)))
+    scale = scale * np.exp(random.normal(0, 0.5, (n, 3)))
+    fields = {
+        "mean": random.uniform(-0.5, 0.5, (n, 3)),
+        "quat": random.standard_normal((n, 4)),
+        "log_scale": np.log(scale),
+        "logit_opacity": random.normal(0, 1.5, n),
+        "sh0": random.uniform(-1.7, 1.7, (n, 1, 3)),
+        "shN": random.normal(0, 0.08, (n, 15, 3)),
+    }
+    return Gaussian3D(**{name: jnp.asarray(x, jnp.float32) for name, x in fields.items()})
+
+
+def view(size: int) -> xpr.Camera:
+    """A square picture of the cube, 50 degrees wide, from 1.4 away."""
+    focal = 0.5 * size / np.tan(np.radians(25))
+    K = jnp.array([[focal, 0, size / 2], [0, focal, size / 2], [0, 0, 1]], jnp.float32)
+    viewmat = jnp.eye(4).at[2, 3].set(1.4)
+    return xpr.Camera(viewmat, K, width=size, height=size)

@@ -8,6 +8,7 @@ import sys
 COMMANDS = {
     "render": "forward, and forward with the gradients of all parameters, on seeded scenes",
     "atomics": "how many atomic additions each way to accumulate gradients issues on a GPU",
+    "methods": "the methods against each other on photos of yours, with one held-out view of each",
     "gpu": "every backend and every way to accumulate, on a GPU, in one short script",
 }
 

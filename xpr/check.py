@@ -26,6 +26,7 @@ COUNT = 12  # primitives of the scene that is tried
 SIZE = (24, 18)  # px
 CAPACITY = Capacity(visible=16, intersections=256)
 SETTINGS = Settings(tile_size=8, batch=4, chunk=4, loops=1)
+BACKEND = "xla"  # it runs, and is lowered, for every platform
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 STEP, SLACK = 1e-5, 1e-4  # of finite differences in float64: the step, and the relative error
 FAINT = 1 + 1e-9  # times the least alpha: what a box may cut off
@@ -117,7 +118,7 @@ def _scalars(method: type[Primitive]) -> str | None:
 
 
 def _image(scene: Primitive, camera: Camera) -> Array:
-    output = render(scene, camera, capacity=CAPACITY, settings=SETTINGS)
+    output = render(scene, camera, capacity=CAPACITY, backend=BACKEND, settings=SETTINGS)
     return output.color
 
 

@@ -122,7 +122,7 @@ def test_a_disturbed_pose_comes_back():
         v = i % len(truth)
         place = refine.Place(np.array(v), np.array(0))
         state, value = step(
-            state, wrong[v], image(truth[v]), place, 2e-3 * 0.9 ** (i // len(truth))
+            state, wrong[v], image(truth[v]), place, 3e-3 * 0.93 ** (i // len(truth))
         )
         first += float(value) * (i < len(truth))
         last += float(value) * (i >= 59 * len(truth))

@@ -14,13 +14,13 @@ from xpr.errors import UserError
 from xpr.pipeline import backends
 from xpr.pipeline.admit import admit, admit_extras
 from xpr.pipeline.anatomy import anatomy
-from xpr.pipeline.bin import pair, rectangles
+from xpr.pipeline.bin import rectangles
 from xpr.pipeline.capacity import Capacity, Count, Overflow
-from xpr.pipeline.frame import Frame, Layers
+from xpr.pipeline.frame import Frame, Layers, Request
 from xpr.pipeline.grid import Grid
-from xpr.pipeline.order import Survey, front_to_back, gather, project, survey
+from xpr.pipeline.order import Survey, front_to_back, project, survey
 from xpr.pipeline.settings import Settings
-from xpr.types import Array, Primitive, count
+from xpr.types import Array, Primitive, Splat, count
 
 
 class Output(struct.PyTreeNode):
@@ -135,28 +135,29 @@ def _render(
     if count(scene) == 0:
         return _nothing(camera, background, features)
     grid = Grid(camera.width, camera.height, settings.tile_size)
-    found = survey(scene, camera, alive)
+    record = jax.eval_shape(project, scene, camera).splat
+    request = Request(anatomy(record), camera.viewmat.dtype, grid, settings)
+    chosen = backends.choose(request, backend)
+    found = survey(scene, camera, alive, chosen.each)
     visible, intersections = _demand(found, grid)
     order = front_to_back(found.depth, found.seen, min(capacity.visible, count(scene)))
-    boxes = rectangles(found.low[order.index], found.high[order.index], order.valid, grid)
-    near, camera = gather(scene, camera, order)
-    projected = project(near, camera)
-    parts = anatomy(projected.splat)
-    splats = jax.lax.stop_gradient(projected.splat)
-    pairs = pair(splats, boxes, grid, capacity.intersections)
-    extra = jnp.zeros((count(scene), 0), projected.depth.dtype) if features is None else features
+    low, high = found.low[order.index], found.high[order.index]
+    boxes = rectangles(low, high, order.valid, grid)
+    splats, depth = chosen.each(_drawn, scene, camera, order)
+    extra = jnp.zeros((count(scene), 0), depth.dtype) if features is None else features
     frame = Frame(
-        projected.splat,
+        splats,
         order.valid,
-        projected.depth,
+        depth,
         extra[order.index],
-        pairs,
-        camera,
+        jnp.concatenate([low, high], axis=1).astype(depth.dtype),
+        order.watched(camera),
         grid,
-        parts,
+        request.anatomy,
         settings,
     )
-    layers = _lit(backends.composite(frame, backend), frame)
+    pairs = chosen.pair(frame, boxes, capacity.intersections)
+    layers = _lit(chosen.composite(frame._replace(pairs=pairs)), frame)
     full = visible.exceeds(capacity.visible) | intersections.exceeds(capacity.intersections)
     return Output(
         color=layers.color + layers.transmittance[..., None] * background,
@@ -178,6 +179,12 @@ def _lit(layers: Layers, frame: Frame) -> Layers:
         layers,
         nothing,
     )
+
+
+def _drawn(one: Primitive, camera: Camera) -> tuple[Splat, Array]:
+    """What is drawn of a primitive, and its depth."""
+    projected = one.project(camera)
+    return projected.splat, projected.depth
 
 
 def _nothing(camera: Camera, background: Array, features: Array | None) -> Output:

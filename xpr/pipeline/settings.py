@@ -19,7 +19,7 @@ class Settings:
       loops: independent loops over batches; XLA runs them on as many cores.
     """
 
-    tile_size: int = 8
+    tile_size: int = 16
     batch: int = 16
     chunk: int = 32
     loops: int = 1

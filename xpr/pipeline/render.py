@@ -171,12 +171,6 @@ def _render(
     )
 
 
-def _drawn(one: Primitive, camera: Camera) -> tuple[Splat, Array]:
-    """What is drawn of a primitive, and its depth."""
-    projected = one.project(camera)
-    return projected.splat, projected.depth
-
-
 def _lit(layers: Layers, frame: Frame) -> Layers:
     """The layers where light reaches the image; what a lens cannot see shows the background."""
     pixels = jnp.asarray(frame.grid.pixels(), frame.depth.dtype)
@@ -188,6 +182,12 @@ def _lit(layers: Layers, frame: Frame) -> Layers:
         layers,
         nothing,
     )
+
+
+def _drawn(one: Primitive, camera: Camera) -> tuple[Splat, Array]:
+    """What is drawn of a primitive, and its depth."""
+    projected = one.project(camera)
+    return projected.splat, projected.depth
 
 
 def _nothing(camera: Camera, background: Array, features: Array | None) -> Output:

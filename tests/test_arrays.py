@@ -92,6 +92,39 @@ def test_a_radius_clip_removes_small_splats_only(plain):
     np.testing.assert_array_equal(clipped, jnp.where(radii <= clip, 0, radii))
 
 
+def test_what_lies_before_the_near_or_behind_the_far_plane_is_culled(plain):
+    depth = arrays()[0][0][:, 2]
+    meta = draw(colors(3), near_plane=2.8, far_plane=3.2)[2]
+    kept = np.asarray((depth > 2.8) & (depth < 3.2))
+    assert 0 < kept.sum() < N - 2
+    np.testing.assert_array_equal(meta["radii"], plain[2]["radii"] * kept[:, None])
+
+
+def test_the_blur_and_its_compensation_are_those_asked_for(plain):
+    """eps2d is added to the covariance, and antialiased opacities fall with the area that it adds."""
+    meta = draw(colors(3), eps2d=0.1, rasterize_mode="antialiased")[2]
+
+    def covariances(meta):
+        return np.linalg.inv(np.asarray(meta["conics"])[..., [0, 1, 1, 2]].reshape(2, N, 2, 2))
+
+    blurred = covariances(meta)
+    sharp = covariances(plain[2]) - 0.3 * np.eye(2)
+    np.testing.assert_allclose(blurred - 0.1 * np.eye(2), sharp, atol=1e-3)
+    faded = arrays()[0][3] * np.sqrt(np.linalg.det(sharp) / np.linalg.det(blurred))
+    np.testing.assert_allclose(meta["opacities"], faded, rtol=1e-3)
+    reach = np.sqrt(2 * np.log(255 * np.asarray(meta["opacities"])))[..., None]
+    extent = reach * np.sqrt(np.diagonal(blurred, axis1=-2, axis2=-1))
+    assert np.all((meta["radii"] > extent - 1e-3) & (meta["radii"] < extent + 1 + 1e-3))
+
+
+def test_harmonics_above_the_degree_are_not_read():
+    """The arrays may hold more than is to be evaluated."""
+    held = jax.random.normal(jax.random.key(1), (N, 16, 3))
+    fewer = held.at[:, 4:].set(7.0)
+    images = [draw(color, sh_degree=1)[0] for color in (held, fewer)]
+    np.testing.assert_array_equal(*images)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -115,13 +148,15 @@ def test_what_is_not_offered_is_refused_by_name(options, message):
 def test_a_pinhole_with_distortion_is_the_opencv_lens():
     radial = jnp.tile(jnp.array([0.1, -0.02, 0.0, 0.01, 0.0, 0.0]), (2, 1))
     tangential = jnp.tile(jnp.array([0.01, -0.02]), (2, 1))
-    image = draw(colors(3), radial_coeffs=radial, tangential_coeffs=tangential)[0]
+    prism = jnp.tile(jnp.array([0.02, -0.01, 0.03, 0.01]), (2, 1))
+    options = {"tangential_coeffs": tangential, "thin_prism_coeffs": prism}
+    image = draw(colors(3), radial_coeffs=radial, **options)[0]
     (means, quats, scales, opacities), (viewmats, Ks, width, height) = arrays()
     sh0 = (colors(3) - 0.5)[:, None] / xpr.sh.C0
     scene = Gaussian3D(
         means, quats, jnp.log(scales), xpr.math.logit(opacities), sh0, jnp.zeros((N, 0, 3))
     )
-    k = jnp.array([0.1, -0.02, 0.01, -0.02, 0, 0.01, 0, 0, 0, 0, 0, 0])
+    k = jnp.array([0.1, -0.02, 0.01, -0.02, 0, 0.01, 0, 0, 0.02, -0.01, 0.03, 0.01])
     camera = xpr.Camera(viewmats[1], Ks[1], k, width=width, height=height, lens=xpr.lens.OpenCV())
     output = xpr.render(scene, camera, capacity=CAPACITY)
     np.testing.assert_allclose(image[1], output.color, atol=1e-6)

@@ -1,5 +1,6 @@
 """The command line: exit codes, one line for a mistake, and what info and render tell."""
 
+import re
 import types
 
 import numpy as np
@@ -8,6 +9,7 @@ from PIL import Image
 
 from xpr import Camera, io
 from xpr.cli import COMMANDS, info, main, render
+from xpr.cli.arguments import one_line
 from xpr.cli.sources import CONFIG, SPLATS
 from xpr.io.table import SplatTable
 from xpr.paths import focus_point
@@ -63,13 +65,14 @@ def test_an_unknown_command_gets_the_nearest_one(capsys):
 
 @pytest.mark.parametrize("name", ["info", "render"])
 def test_a_missing_path_is_named(capsys, tmp_path, name):
-    assert "nowhere does not exist" in mistake(capsys, name, tmp_path / "nowhere")
+    told = mistake(capsys, name, tmp_path / "nowhere")
+    assert "nowhere does not exist, expected a file or folder. Check its spelling" in told
 
 
 def test_a_file_of_the_wrong_kind_is_refused(capsys, tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
     assert "another kind" in mistake(capsys, "info", tmp_path / "notes.txt")
-    assert "neither" in mistake(capsys, "render", tmp_path / "notes.txt")
+    assert "another kind" in mistake(capsys, "render", tmp_path / "notes.txt")
 
 
 def test_a_damaged_file_is_refused(capsys, tmp_path):
@@ -77,10 +80,34 @@ def test_a_damaged_file_is_refused(capsys, tmp_path):
     assert "no .ply file" in mistake(capsys, "info", tmp_path / "a.ply")
 
 
-@pytest.mark.parametrize("argv", [["info"], ["render", "a.ply", "--frames", "many"]])
-def test_wrong_arguments_exit_with_2(capsys, argv):
-    assert main(argv) == 2
-    assert "Traceback" not in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("argv", "found", "expected"),
+    [
+        (["info"], "Missing from xpr info: PATH", "A dataset, a run folder or a splat file"),
+        (["render", "a.ply", "--frames", "many"], "'many'", "--frames INT How many views"),
+        (["render", "a.ply", "--frmes", "3"], "--frmes", "Perhaps you meant: --frames"),
+        (["render", "a.ply", "--up", "w"], "'w'", "Expected one of ('x', 'y'"),
+        (["render", "a.ply", "--size", "3"], "['3']", "Width and height in pixels"),
+    ],
+)
+def test_arguments_that_do_not_parse_are_told_in_one_line(capsys, argv, found, expected):
+    told = mistake(capsys, *argv)
+    assert found in told and expected in told and told.endswith(f"xpr {argv[0]} --help.\n")
+    assert not re.search(r"--(?!\w)|[─│]", told)
+
+
+def test_a_terminals_box_is_told_in_one_line_too():
+    rows = ["╭─ Value error ─╮", "│ \x1b[1mError:\x1b[0m too │", "│ many. │", "│ │", "│ - tried │"]
+    rows += ["│ ───────────── │", "│ See --help │", "╰───────────────╯", ""]
+    assert one_line("\n".join(rows)) == "Error: too many. See --help."
+
+
+@pytest.mark.parametrize("settings", [["--steps", "0"], ["--seed", "-1"], ["--out", "used"]])
+def test_a_demo_that_cannot_run_writes_nothing(capsys, monkeypatch, tmp_path, settings):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "used/run/checkpoints").mkdir(parents=True)
+    assert "expected" in mistake(capsys, "demo", *settings)
+    assert [path.name for path in tmp_path.rglob("*")] == ["used", "run", "checkpoints"]
 
 
 @pytest.mark.parametrize(
@@ -204,13 +231,16 @@ def test_render_writes_a_video(tmp_path, splats):
     ("argv", "words"),
     [
         (["-o", "a.gif"], "expected .mp4 or .png"),
-        (["-o", "nowhere/a.png"], "nowhere is no folder"),
+        (["-o", "folder.mp4"], "folder.mp4: is a folder, expected the name of a file"),
+        (["-o", "nowhere/a.png"], "nowhere: no such folder. Make it"),
         (["--camera-path", "spiral"], "give --data"),
         (["--frames", "0"], "at least 1"),
         (["--data", "nowhere"], "nowhere does not exist"),
     ],
 )
-def test_render_refuses_before_it_starts(capsys, splats, argv, words):
+def test_render_refuses_before_it_starts(capsys, monkeypatch, tmp_path, splats, argv, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.mp4").mkdir()
     assert words in mistake(capsys, "render", splats, *argv)
 
 

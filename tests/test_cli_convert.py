@@ -74,6 +74,8 @@ def test_mistakes_are_one_line_and_write_nothing(capsys, source, tmp_path):
     assert "x0,y0,z0" in mistake(capsys, source, out, "--crop", "1,2")
     assert "is empty" in mistake(capsys, source, out, "--crop", "1,1,1,0,0,0")
     assert "expected 0 to 4" in mistake(capsys, source, out, "--sh-degree", "7")
+    assert "expected 0 to 1" in mistake(capsys, source, out, "--prune-opacity", "nan")
+    assert "is a folder" in mistake(capsys, source, tmp_path)
     assert "suffix '.obj'" in mistake(capsys, source, tmp_path / "o.obj")
     (tmp_path / "m").write_text("1 2 3")
     assert "no 4x4 matrix" in mistake(capsys, source, out, "--transform", tmp_path / "m")

@@ -28,3 +28,17 @@ def test_a_scene_of_a_method_without_a_name_asks_for_its_class(tmp_path):
     io.save(bench(methods.load(SPHERE)).scene, tmp_path / "a.ply")
     with pytest.raises(DataError, match="holds Sphere, which is no method that xpr knows"):
         io.load(tmp_path / "a.ply")
+
+
+@pytest.mark.parametrize("code", ["def (", "import there_is_no_such_module", "1 / 0"])
+def test_a_method_file_that_fails_is_told_in_one_line(code, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(code)
+    assert main(["check", str(tmp_path / "mine.py")]) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.count("\n") == 1 and "mine.py' cannot be imported: " in err
+
+
+def test_the_list_of_methods_names_each_class_in_full(capsys):
+    assert main(["methods"]) == 0
+    cells = [line.split("│")[2] for line in capsys.readouterr().out.splitlines() if "│" in line]
+    assert methods.BUILTIN["3dgs"] in "".join(cells).replace(" ", "")

@@ -51,9 +51,11 @@ def render_with_gradients(case, data, backend):
     return jax.tree.map(np.asarray, (found, grads))
 
 
-@pytest.mark.parametrize("backend", ["reference", "xla"])
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize(
+    ("bits", "backend"),
+    [(32, "reference"), (32, "xla"), (32, "cpu"), (64, "reference"), (64, "xla")],
+)
 def test_images_and_all_gradients_are_those_of_gsplat(bits, case, backend, shared, monkeypatch):
     monkeypatch.setattr("xpr.arrays.OpenCVFisheye", GsplatFisheye)
     image_tolerance, gradient_tolerance = {32: (3e-6, 2e-5), 64: (1e-7, 1e-6)}[bits]

@@ -13,8 +13,8 @@ from xpr.math import quat_to_rotation
 from xpr.methods.gaussian3d import EllipseSplat, Gaussian, splat
 from xpr.pipeline import backends
 from xpr.pipeline.anatomy import anatomy
-from xpr.pipeline.bin import pair, rectangles
-from xpr.pipeline.frame import Frame
+from xpr.pipeline.bin import rectangles
+from xpr.pipeline.frame import Frame, Request
 from xpr.pipeline.grid import Grid
 from xpr.pipeline.order import front_to_back
 
@@ -170,12 +170,13 @@ def test_compositing_and_its_gradients_are_those_of_gsplat(case, backend, shared
             xpr.Vec2.of(mean), xpr.Vec3.of(conic), jnp.log(opacity), xpr.Vec3.of(0 * conic)
         )
         boxes = rectangles(mean - radius, mean + radius, order.valid, grid)
-        pairs = pair(record, boxes, grid, 2048)
         frame = Frame(
-            record, order.valid, opacity, values, pairs, camera, grid,
-            anatomy(record), xpr.Settings(),
+            record, order.valid, opacity, values, jnp.concatenate([mean - radius, mean + radius], 1),
+            camera, grid, anatomy(record), xpr.Settings(),
         )  # fmt: skip
-        layers = backends.composite(frame, backend)
+        request = Request(frame.anatomy, opacity.dtype, grid, frame.settings)
+        chosen = backends.choose(request, backend)
+        layers = chosen.composite(frame._replace(pairs=chosen.pair(frame, boxes, 2048)))
         light = layers.transmittance[..., None]
         return layers.features + light * background, 1 - light
 

@@ -29,3 +29,10 @@ def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"), atomic_write(tmp_path / "nowhere/a"):
         pytest.fail("the block ran")
+
+
+def test_a_folder_is_no_place_for_a_file(tmp_path):
+    """The error names the folder, not the temporary file beside it."""
+    with pytest.raises(IsADirectoryError) as caught, atomic_write(tmp_path):
+        pytest.fail("the block ran")
+    assert caught.value.filename == str(tmp_path) and "expected the name" in str(caught.value)

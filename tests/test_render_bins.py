@@ -1,6 +1,7 @@
 """Boxes, bounds and tile lists: generous, never tight."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -87,7 +88,7 @@ def lists(scene, camera, capacity):
     near, camera = gather(scene, camera, order)
     boxes = rectangles(found.low[order.index], found.high[order.index], order.valid, GRID)
     splats = project(near, camera).splat
-    pairs = pair(splats, boxes, GRID, capacity)
+    pairs = pair(SimpleNamespace(splats=splats, grid=GRID), boxes, capacity)
     alpha = alphas(splats, jnp.asarray(GRID.pixels(), jnp.float32))
     return pairs, boxes.counts.sum(), order.valid, jnp.where(order.valid[:, None, None], alpha, 0)
 
@@ -126,7 +127,9 @@ def test_a_box_that_ends_on_a_tile_border_is_counted_as_it_is_filled():
         jnp.zeros(n),
         Vec3(*jnp.zeros((3, n))),
     )
-    pairs = jax.jit(pair, static_argnums=(2, 3))(flat, boxes, GRID, total)
+    pairs = jax.jit(lambda s, boxes: pair(SimpleNamespace(splats=s, grid=GRID), boxes, total))(
+        flat, boxes
+    )
     columns = GRID.shape[1]
     want = sorted(
         (row * columns + column, rank)

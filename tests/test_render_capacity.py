@@ -189,7 +189,10 @@ WRONG = {
         lambda s, c: (s, c, {"background": jnp.zeros((2, 3))}),
         r"background has shape \(2, 3\), expected \(3,\)",
     ),
-    "backend": (lambda s, c: (s, c, {"backend": "gpu"}), "unknown backend 'gpu'; known: auto, xla"),
+    "backend": (
+        lambda s, c: (s, c, {"backend": "gpu"}),
+        "unknown backend 'gpu'; known: auto, cpu, xla",
+    ),
 }
 
 

@@ -133,7 +133,7 @@ def test_the_last_layer_counts_where_a_method_says_so():
     check(dark)
 
 
-@pytest.mark.parametrize("backend", ["xla", "reference"])
+@pytest.mark.parametrize("backend", ["cpu", "xla", "reference"])
 def test_constants_of_a_class_are_channels_too(backend):
     """Python numbers in a hit are as good as arrays."""
     case = balls(Balls, "Pinhole")

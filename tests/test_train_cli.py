@@ -58,6 +58,8 @@ def test_mistakes_are_told_in_one_line(folder, tmp_path):
         Train(resume=tmp_path).run()
     with pytest.raises(DataError, match="expected the settings of a run"):
         Eval(tmp_path / "none").run()
+    with pytest.raises(DataError, match="expected the settings of a run"):
+        Eval(folder / "transforms.json").run()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,8 @@ def test_a_resumed_run_refuses_what_it_would_ignore(options, message, finished, 
 def test_a_run_that_cannot_start_leaves_no_folder(folder, tmp_path, capsys):
     out = tmp_path / "run"
     assert main(["train", str(folder), "--method", "nope.py:Foo", "--out", str(out)]) == 2
-    assert "nope.py" in capsys.readouterr().err and not out.exists()
+    told, err = capsys.readouterr()
+    assert "nope.py" in err and "compiling" not in told and not out.exists()
 
 
 @pytest.mark.parametrize("seed", ["-1", "99999999999999999999"])

@@ -53,6 +53,18 @@ def test_equal_images_have_no_loss(pair):
     assert psnr(pair[0], pair[0]) == PSNR_MAX
 
 
+def test_the_loss_weighs_both_terms(pair):
+    """0.8 L1 + 0.2 (1 - SSIM)."""
+    expected = 0.8 * l1(*pair) + 0.2 * (1 - ssim(*pair))
+    np.testing.assert_allclose(photometric_loss(*pair), expected, rtol=1e-6)
+
+
+def test_psnr_is_that_of_what_a_screen_shows(pair):
+    """Values below 0 and above 1 count as clipped."""
+    render = 3 * pair[0] - 1
+    assert psnr(render, pair[1]) == psnr(jnp.clip(render, 0, 1), pair[1])
+
+
 def test_ignored_pixels_contribute_nothing(pair):
     """Neither value nor gradient changes with what lies under the mask, NaN included."""
     render, target = pair

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from training_scenes import blobs
 
+from xpr.math import quat_to_rotation
 from xpr.train import mcmc, slots
 from xpr.train.config import FULL_RUN
 from xpr.train.sampling import draw
@@ -74,9 +75,9 @@ def test_only_those_touched_lose_their_moments(getkey):
 
 
 def test_numbers_grow_by_five_percent_up_to_the_cap(getkey):
-    """40 -> 42 -> 44 ..., never above the slots, and a full scene only relocates."""
-    scene, alive = slots.padded(blobs(40), SLOTS)
-    assert int(refined(scene, alive, getkey()).alive.sum()) == 42
+    """50 -> 52 -> 54 ..., never above the slots, and a full scene only relocates."""
+    scene, alive = slots.padded(blobs(50), SLOTS)
+    assert int(refined(scene, alive, getkey()).alive.sum()) == 52
     out = refined(scene, alive, getkey(), times=10)
     assert out.alive.all()
     assert not refined(out.scene, out.alive, getkey()).touched.any()
@@ -133,6 +134,17 @@ def test_noise_shakes_the_faint_along_their_own_axes(getkey):
     np.testing.assert_allclose(offset[faint][:, :2].std(0), expected, rtol=0.1)
 
 
+def test_noise_keeps_a_turned_flat_splat_in_its_plane(getkey):
+    """The noise lies in the splat's own frame, whatever its rotation."""
+    quat = jax.random.normal(getkey(), (200, 4))
+    flat = jnp.tile(jnp.log(jnp.array([0.1, 0.1, 1e-6])), (200, 1))
+    scene = faded(blobs(200).replace(log_scale=flat, quat=quat), True)
+    offset = mcmc.shaken(scene, getkey(), jnp.float32(80), MIN_OPACITY).mean - scene.mean
+    normals = jax.vmap(quat_to_rotation)(quat)[:, :, 2]
+    assert np.abs(np.sum(offset * normals, axis=1)).max() < 1e-5
+    assert np.abs(offset).max() > 0.1
+
+
 def test_penalty_counts_the_living_only():
     """Mean opacity and mean scale, without the padding."""
     scene, alive = slots.padded(blobs(10), 30)
@@ -150,6 +162,13 @@ def test_the_published_schedule_and_short_runs():
         short = mcmc.Schedule.of(steps)
         due = sum(bool(short.due(np.int32(step))) for step in range(1, steps + 1))
         assert due >= 60 and short.stop < steps
+
+
+def test_refinements_begin_after_the_start_and_end_with_the_stop():
+    """500 is too early, 25,000 the last."""
+    full = mcmc.Schedule.of(FULL_RUN)
+    steps = (500, 550, 600, 25_000, 25_100)
+    assert [step for step in steps if full.due(np.int32(step))] == [600, 25_000]
 
 
 def test_drawing_follows_the_weights(getkey):

@@ -79,7 +79,7 @@ class Camera(struct.PyTreeNode):
         if not self.lens.perspective:
             return point
         size = jnp.array([self.width, self.height], point.dtype)
-        focal, center = jnp.diagonal(self.K)[:2], self.K[:2, 2]
+        focal, center = jnp.stack([self.K[0, 0], self.K[1, 1]]), self.K[:2, 2]
         low = -(center + FIELD_MARGIN * size) / focal
         high = (size - center + FIELD_MARGIN * size) / focal
         return jnp.append(point[2] * jnp.clip(point[:2] / point[2], low, high), point[2])

@@ -56,14 +56,14 @@ def _run(arguments: list[str]) -> int:
 
 
 def _command(name: str, arguments: list[str]) -> int:
-    import tyro
+    from xpr.cli.arguments import parse
 
     module, _, attribute = COMMANDS[name][0].partition(":")
     command = getattr(importlib.import_module(module), attribute)
     try:
-        parsed = tyro.cli(command, args=arguments, prog=f"xpr {name}")
-    except SystemExit as leave:  # --help, or arguments that do not parse
-        return leave.code if isinstance(leave.code, int) else WRONG_USE
+        parsed = parse(command, arguments, f"xpr {name}")
+    except SystemExit:  # --help
+        return 0
     parsed.run()
     return 0
 

@@ -11,8 +11,9 @@ import numpy as np
 import tyro
 
 from xpr import io
-from xpr.cli.sources import existing, splat_file
+from xpr.cli.sources import existing, splats_of
 from xpr.errors import DataError, UserError
+from xpr.files import check_target
 from xpr.io.frames import axes_matrix, transformed
 
 FRAMES = {"colmap": "RDF", "opengl": "RUB", "z-up": "RFU"}
@@ -47,17 +48,18 @@ class Convert:
 
     def run(self) -> None:
         """Write the file and tell what was dropped."""
-        file = splat_file(existing(self.source))
-        if file is None:
-            raise UserError(f"{self.source} is neither a run folder nor a splat file.")
+        file = splats_of(self.source)
+        check_target(self.output)
         target = io.format_of(self.output)
         if self.to_frame != "colmap" and target is not None and target.axes:
             raise UserError(
                 f"{self.output}: this format prescribes its axes ({target.axes}): leave out "
                 f"--to-frame {self.to_frame}."
             )
+        if self.prune_opacity is not None and not 0 <= self.prune_opacity <= 1:
+            raise UserError(f"--prune-opacity is {self.prune_opacity}, expected 0 to 1.")
         box = None if self.crop is None else _box(self.crop)
-        matrix = None if self.transform is None else read_matrix(self.transform)
+        matrix = None if self.transform is None else read_matrix(existing(self.transform))
         table = self._changed(io.read(file), matrix, box)
         io.write(table, self.output)
         for note in table.notes:

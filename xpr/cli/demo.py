@@ -31,12 +31,20 @@ class Demo:
     """Of the cameras and of the training."""
 
     def run(self) -> None:
-        """Ray-trace, train, compare, film."""
-        from xpr.cli.train import Train
+        """Ray-trace, train, compare, film.
 
+        Raises:
+          UserError: settings that cannot be, or a folder with an earlier demo; nothing is written.
+        """
+        from xpr.cli.train import Train
+        from xpr.train.config import TrainConfig
+        from xpr.train.folder import RunFolder
+
+        run = self.out / "run"
+        TrainConfig(steps=self.steps, seed=self.seed).check()
+        RunFolder(run).check_free()
         print("ray-tracing 40 photographs of the demo's world")
         photos = write_dataset(self.out / "data", seed=self.seed)
-        run = self.out / "run"
         Train(data=photos, out=run, steps=self.steps, cap=CAP, seed=self.seed).run()
         scene, dataset = io.load(run / SPLATS), data.load(photos)
         show_held_out(scene, dataset, self.out / "held_out.png")

@@ -10,8 +10,9 @@ import tyro
 
 from xpr import io
 from xpr.cli.render import Render
-from xpr.cli.sources import existing, splat_file
+from xpr.cli.sources import splats_of
 from xpr.errors import UserError
+from xpr.files import check_target
 
 VIEWS = 24  # on the path that buffers are sized for
 
@@ -47,9 +48,8 @@ class Export:
 
         if self.baked and self.parameters:
             raise UserError("--baked and --parameters exclude each other.")
-        file = splat_file(existing(self.source))
-        if file is None:
-            raise UserError(f"{self.source} is neither a run folder nor a splat file.")
+        check_target(self.output)
+        file = splats_of(self.source)
         table = io.read(file)
         for note in table.notes:
             print(f"{file}: {note}")

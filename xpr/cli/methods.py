@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from xpr import methods
 from xpr.errors import UserError
@@ -18,7 +18,7 @@ class Methods:
 
     def run(self) -> None:
         """Print the table."""
-        table = Table("name", "where from", "fields", "lines")
+        table = Table("name", Column("where from", overflow="fold"), "fields", "lines")
         for name, target in sorted(methods.names().items()):
             table.add_row(name, target, *_facts(name))
         Console().print(table)

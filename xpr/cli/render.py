@@ -15,6 +15,7 @@ import xpr
 from xpr import paths
 from xpr.cli.sources import CONFIG, existing, is_run, scene_in
 from xpr.errors import UserError
+from xpr.files import check_target
 from xpr.media import save_png, write_video
 from xpr.types import count
 
@@ -50,13 +51,10 @@ class Render:
         """Write the file."""
         if self.output.suffix.lower() not in (".mp4", ".png"):
             raise UserError(f"{self.output} has another suffix, expected .mp4 or .png.")
-        if not self.output.parent.is_dir():
-            raise UserError(f"{self.output.parent} is no folder. Make it, or choose another -o.")
+        check_target(self.output)
         if self.frames < 1 or self.fps < 1:
             raise UserError(f"{self.frames} frames at {self.fps} fps: both must be at least 1.")
-        scene = scene_in(existing(self.source))
-        if scene is None:
-            raise UserError(f"{self.source} is neither a run folder nor a splat file.")
+        scene = scene_in(self.source)
         if not count(scene):
             raise UserError(f"{self.source} holds no splats: there is nothing to render.")
         cameras = self.cameras(np.asarray(getattr(scene, scene.position_field)))

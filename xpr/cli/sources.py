@@ -19,13 +19,32 @@ def existing(path: Path) -> Path:
       UserError: there is not.
     """
     if not path.exists():
-        raise UserError(f"{path} does not exist.")
+        raise UserError(
+            f"{path} does not exist, expected a file or folder. Check its spelling; "
+            f"the current folder is {Path.cwd()}."
+        )
     return path
 
 
 def is_run(path: Path) -> bool:
     """Whether `path` is a folder that `xpr train` made."""
     return path.is_dir() and (path / CONFIG).is_file()
+
+
+def splats_of(path: Path) -> Path:
+    """The splat file that a path stands for.
+
+    Raises:
+      UserError: nothing there, something else, or a run that has not yet written its splats.
+    """
+    file = splat_file(existing(path))
+    if file is None:
+        kind = "a folder" if path.is_dir() else "a file"
+        raise UserError(
+            f"{path} is {kind} of another kind, expected a run folder of xpr train or a splat file "
+            f"({', '.join(FORMATS)})."
+        )
+    return file
 
 
 def splat_file(path: Path) -> Path | None:
@@ -52,15 +71,14 @@ def method_of(path: Path) -> type[Primitive] | None:
     return methods.load(TrainConfig.load(path / CONFIG).method)
 
 
-def scene_in(path: Path) -> Primitive | None:
-    """The scene of a splat file or a run folder; None for anything else.
+def scene_in(path: Path) -> Primitive:
+    """The scene of a splat file or a run folder.
 
     Raises:
-      UserError: as `splat_file`, or a run of a method that is not at hand.
+      UserError: as `splats_of`, or a run of a method that is not at hand.
       DataError: damaged, or a scene of a method that neither the file nor a run names.
     """
-    file = splat_file(path)
-    return None if file is None else io.load(file, method_of(path))
+    return io.load(splats_of(path), method_of(path))
 
 
 def kinds() -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import (
     BarColumn,
     Progress as Bar,
@@ -17,6 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from xpr.errors import UserError
 
@@ -116,22 +117,22 @@ def report(console: Console, result: Result) -> None:
         console.print(f"written to {result.out}", markup=False)
 
 
-def scores(evaluation: Evaluation) -> Table:
-    """A table of the scores by view, with all that belongs to them."""
+def scores(evaluation: Evaluation) -> Group:
+    """A table of the scores by view, below all that belongs to them."""
     over = {None: "", 0.0: ", over black", 1.0: ", over white"}[evaluation.background]
-    table = Table(
-        title=f"held-out views: {evaluation.split}; {evaluation.resolution}, "
+    heading = Text(
+        f"held-out views: {evaluation.split}; {evaluation.resolution}, "
         f"{evaluation.image_source}, compared as {evaluation.rounding}{over}; "
         f"{evaluation.splats:,} splats; {evaluation.seconds:.1f} s, "
-        f"peak memory {evaluation.peak_memory / 1e9:.2f} GB",
-        show_footer=True,
+        f"peak memory {evaluation.peak_memory / 1e9:.2f} GB"
     )
+    table = Table(show_footer=True)
     table.add_column("view", "mean")
     table.add_column("PSNR, dB", f"{evaluation.psnr:.2f}", justify="right")
     table.add_column("SSIM", f"{evaluation.ssim:.4f}", justify="right")
     for score in evaluation.scores:
-        table.add_row(score.name, f"{score.psnr:.2f}", f"{score.ssim:.4f}")
-    return table
+        table.add_row(Text(score.name), f"{score.psnr:.2f}", f"{score.ssim:.4f}")
+    return Group(heading, table)
 
 
 class _Screen:
@@ -156,7 +157,9 @@ class _Screen:
         self._bar.start()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is not None and issubclass(kind, UserError):  # one line says it, with no bar
+            self._bar.remove_task(self._task)
         self._bar.stop()
         logger = logging.getLogger("xpr")
         logger.removeHandler(self._handler)

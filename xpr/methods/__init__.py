@@ -78,14 +78,20 @@ def _unknown(spec: str) -> str:
 
 
 def _import(target: str) -> ModuleType:
-    if not target.endswith(".py"):
-        try:
-            return importlib.import_module(target)
-        except ModuleNotFoundError as error:
-            raise UserError(f"method module {target!r} cannot be imported: {error}.") from error
+    """The module of a name or a file. Whatever stops it is the author's to mend."""
     file = pathlib.Path(target).resolve()
-    if not file.is_file():
-        raise UserError(f"method file {str(file)!r} does not exist.")
+    if target.endswith(".py") and not file.is_file():
+        raise UserError(f"method file {str(file)!r} does not exist. Check its spelling.")
+    try:
+        return _run(file) if target.endswith(".py") else importlib.import_module(target)
+    except Exception as error:
+        raise UserError(
+            f"method {target!r} cannot be imported: {type(error).__name__}: {error}. Import it in "
+            "Python to see where."
+        ) from error
+
+
+def _run(file: pathlib.Path) -> ModuleType:
     module_spec = importlib.util.spec_from_file_location(file.stem, file)
     assert module_spec is not None and module_spec.loader is not None
     module = importlib.util.module_from_spec(module_spec)

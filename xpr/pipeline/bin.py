@@ -8,23 +8,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from xpr.pipeline.frame import Frame, Pairs
 from xpr.pipeline.grid import Grid
 from xpr.types import Array, Splat, Vec2
 
 BOX_MARGIN = 1e-2  # px: rounding of the box must not cost a pixel at its border
 BOUND_SLACK = 0.999  # likewise for the bound of alpha
-
-
-class Pairs(NamedTuple):
-    """(tile, splat) pairs, grouped by tile, front to back inside a tile.
-
-    Attributes:
-      ids: [M] ranks of splats.
-      starts: [T + 1] where each tile's pairs begin.
-    """
-
-    ids: Array
-    starts: Array
 
 
 class Rectangles(NamedTuple):
@@ -56,15 +45,15 @@ def rectangles(low: Array, high: Array, valid: Array, grid: Grid) -> Rectangles:
     return Rectangles(x0, y0, jnp.where(valid, x1, x0), jnp.where(valid, y1, y0))
 
 
-def pair(splats: Splat, boxes: Rectangles, grid: Grid, capacity: int) -> Pairs:
+def pair(frame: Frame, boxes: Rectangles, capacity: int) -> Pairs:
     """Expand boxes to pairs, leave out tiles the splat misses, and sort.
 
     Args:
-      splats: leaves [V], nearest first.
-      boxes: their tiles.
-      grid: the tiles.
+      frame: its splats, nearest first, and its tiles.
+      boxes: the tiles under each splat's box.
       capacity: M, the number of pairs reserved; what goes beyond it is left out.
     """
+    splats, grid = jax.lax.stop_gradient(frame.splats), frame.grid
     rank, column, row, valid = _expand(boxes, capacity)
     size = grid.tile_size
     low = Vec2(column * size + 0.5, row * size + 0.5)

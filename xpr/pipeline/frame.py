@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from xpr.camera import Camera
 from xpr.pipeline.anatomy import Anatomy
-from xpr.pipeline.bin import Pairs
 from xpr.pipeline.grid import Grid
 from xpr.pipeline.settings import Settings
 from xpr.types import Array, Splat
+
+
+class Pairs(NamedTuple):
+    """(tile, splat) pairs, grouped by tile, front to back inside a tile.
+
+    Attributes:
+      ids: [M] ranks of splats.
+      starts: [T + 1] where each tile's pairs begin.
+    """
+
+    ids: Array
+    starts: Array
+
+
+class Request(NamedTuple):
+    """What a backend is asked to render, as far as it is static.
+
+    Attributes:
+      anatomy: of the record.
+      dtype: of all arrays.
+      grid: the tiles.
+      settings: of the machine.
+      features: how many channels are given beside those of the hits.
+    """
+
+    anatomy: Anatomy
+    dtype: Any
+    grid: Grid
+    settings: Settings
+    features: int = 0
 
 
 class Frame(NamedTuple):
@@ -23,22 +52,24 @@ class Frame(NamedTuple):
       valid: [V] bool, False marks padding.
       depth: [V] sort key, the depth of methods whose hits have none.
       features: [V, F] extra channels, given to `render`.
-      pairs: the tiles' lists.
+      boxes: [V, 4] px (low x, y, high x, y): outside of its box a splat does not show.
       camera: the view, for its rays.
       grid: the tiles. Static.
       anatomy: of the record. Static.
       settings: of the machine. Static.
+      pairs: the tiles' lists, once a backend has binned the splats.
     """
 
     splats: Splat
     valid: Array
     depth: Array
     features: Array
-    pairs: Pairs
+    boxes: Array
     camera: Camera
     grid: Grid
     anatomy: Anatomy
     settings: Settings
+    pairs: Pairs = Pairs(jnp.zeros(0, jnp.int32), jnp.zeros(0, jnp.int32))
 
     def constants(self) -> tuple[Array, Array, Array]:
         """The channels that are constant over a splat: colour, depth and features, [V, n] each.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,25 +40,60 @@ class Order(struct.PyTreeNode):
     index: Array
     valid: Array
 
+    def watched(self, camera: Camera) -> Camera:
+        """The camera, whose gradient is zero if nothing is visible."""
+        anything = self.valid[0]
+        return jax.tree.map(lambda x: jnp.where(anything, x, jax.lax.stop_gradient(x)), camera)
+
+
+def each(
+    function: Callable[[Primitive, Camera], Any],
+    scene: Primitive,
+    camera: Camera,
+    order: Order | None = None,
+) -> Any:
+    """A function of one primitive and the camera, over the whole scene or those that `order` names.
+
+    Gradients reach no primitive but those, and nothing from padding.
+    """
+    if order is not None:
+        scene, camera = gather(scene, camera, order)
+    return jax.vmap(lambda one: function(one, camera))(scene)
+
 
 def project(scene: Primitive, camera: Camera) -> Projected:
     """Every primitive on the image plane; leaves [N, ...]."""
-    return jax.vmap(lambda one: one.project(camera))(scene)
+    return each(lambda one, camera: one.project(camera), scene, camera)
 
 
-def survey(scene: Primitive, camera: Camera, alive: Array | None = None) -> Survey:
+def survey(
+    scene: Primitive, camera: Camera, alive: Array | None = None, each: Callable[..., Any] = each
+) -> Survey:
     """Project everything and keep what has a place in the image.
 
-    A primitive with anything not finite in its record, or so large that its square is not, is
-    not seen: one bad splat spoils no other's gradient.
+    Args:
+      scene: N primitives.
+      camera: the view.
+      alive: [N] bool; the others are not seen.
+      each: maps a function over the scene; a backend may have a faster one.
     """
-    projected = project(*jax.lax.stop_gradient((scene, camera)))
+    found = each(_look, *jax.lax.stop_gradient((scene, camera)))
+    return found if alive is None else found._replace(seen=found.seen & alive)
+
+
+def _look(one: Primitive, camera: Camera) -> Survey:
+    """Where one primitive lands.
+
+    If anything in its record is not finite, or so large that its square is not, it is not seen:
+    one bad splat spoils no other's gradient.
+    """
+    projected = one.project(camera)
     low, high = projected.center - projected.extent, projected.center + projected.extent
     size = jnp.array([camera.width, camera.height], low.dtype)
-    seen = jnp.all((projected.extent > 0) & (high > 0) & (low < size), axis=-1)
+    seen = jnp.all((projected.extent > 0) & (high > 0) & (low < size))
     for leaf in jax.tree.leaves(projected):
-        seen &= jnp.all(jnp.isfinite(leaf * leaf), axis=tuple(range(1, leaf.ndim)))
-    return Survey(low, high, projected.depth, seen if alive is None else seen & alive)
+        seen &= jnp.all(jnp.isfinite(leaf * leaf))
+    return Survey(low, high, projected.depth, seen)
 
 
 def front_to_back(depth: Array, seen: Array, visible: int) -> Order:
@@ -87,9 +123,7 @@ def gather(scene: Primitive, camera: Camera, order: Order) -> tuple[Primitive, C
         valid = order.valid.reshape(-1, *[1] * (rows.ndim - 1))
         return jnp.where(valid, rows, jax.lax.stop_gradient(rows))
 
-    anything = order.valid[0]
-    watched = jax.tree.map(lambda x: jnp.where(anything, x, jax.lax.stop_gradient(x)), camera)
-    return jax.tree.map(pick, scene), watched
+    return jax.tree.map(pick, scene), order.watched(camera)
 
 
 def _sortable(depth: Array) -> Array:

@@ -14,13 +14,13 @@ from xpr.errors import UserError
 from xpr.pipeline import backends
 from xpr.pipeline.admit import admit, admit_extras
 from xpr.pipeline.anatomy import anatomy
-from xpr.pipeline.bin import pair, rectangles
+from xpr.pipeline.bin import rectangles
 from xpr.pipeline.capacity import Capacity, Count, Overflow
-from xpr.pipeline.frame import Frame
+from xpr.pipeline.frame import Frame, Request
 from xpr.pipeline.grid import Grid
-from xpr.pipeline.order import Survey, front_to_back, gather, project, survey
+from xpr.pipeline.order import Survey, front_to_back, project, survey
 from xpr.pipeline.settings import Settings
-from xpr.types import Array, Primitive, count
+from xpr.types import Array, Primitive, Splat, count
 
 
 class Output(struct.PyTreeNode):
@@ -72,8 +72,8 @@ def render(
       background: [3] RGB, or [C, 3]; black if None.
       features: [N, F] extra channels per primitive.
       alive: [N] bool; the others are left out. All, if None.
-      backend: "auto", "pallas" (kernels for GPUs), "xla" (anywhere) or "reference" (every splat
-        at every pixel; for small scenes). "auto" takes the first that can.
+      backend: "auto", "cpu" or "pallas" (kernels for CPUs and for GPUs), "xla" (anywhere) or
+        "reference" (every splat at every pixel; for small scenes). "auto" takes the first that can.
       settings: tile size and batching; by default the measured ones of this platform.
 
     Raises:
@@ -136,28 +136,30 @@ def _render(
     if count(scene) == 0:
         return _nothing(camera, background, features)
     grid = Grid(camera.width, camera.height, settings.tile_size)
-    found = survey(scene, camera, alive)
+    record = jax.eval_shape(project, scene, camera).splat
+    width = 0 if features is None else features.shape[1]
+    request = Request(anatomy(record), camera.viewmat.dtype, grid, settings, width)
+    chosen = backends.choose(request, backend)
+    found = survey(scene, camera, alive, chosen.each)
     visible, intersections = _demand(found, grid)
     order = front_to_back(found.depth, found.seen, min(capacity.visible, count(scene)))
-    boxes = rectangles(found.low[order.index], found.high[order.index], order.valid, grid)
-    near, camera = gather(scene, camera, order)
-    projected = project(near, camera)
-    parts = anatomy(projected.splat)
-    splats = jax.lax.stop_gradient(projected.splat)
-    pairs = pair(splats, boxes, grid, capacity.intersections)
-    extra = jnp.zeros((count(scene), 0), projected.depth.dtype) if features is None else features
+    low, high = found.low[order.index], found.high[order.index]
+    boxes = rectangles(low, high, order.valid, grid)
+    splats, depth = chosen.each(_drawn, scene, camera, order)
+    extra = jnp.zeros((count(scene), 0), depth.dtype) if features is None else features
     frame = Frame(
-        projected.splat,
+        splats,
         order.valid,
-        projected.depth,
+        depth,
         extra[order.index],
-        pairs,
-        camera,
+        jnp.concatenate([low, high], axis=1).astype(depth.dtype),
+        order.watched(camera),
         grid,
-        parts,
+        request.anatomy,
         settings,
     )
-    layers = backends.composite(frame, backend)
+    pairs = chosen.pair(frame, boxes, capacity.intersections)
+    layers = chosen.composite(frame._replace(pairs=pairs))
     full = visible.exceeds(capacity.visible) | intersections.exceeds(capacity.intersections)
     return Output(
         color=layers.color + layers.transmittance[..., None] * background,
@@ -166,6 +168,12 @@ def _render(
         features=layers.features if layers.features.shape[-1] else None,
         overflow=Overflow(visible, intersections, full),
     )
+
+
+def _drawn(one: Primitive, camera: Camera) -> tuple[Splat, Array]:
+    """What is drawn of a primitive, and its depth."""
+    projected = one.project(camera)
+    return projected.splat, projected.depth
 
 
 def _nothing(camera: Camera, background: Array, features: Array | None) -> Output:

@@ -53,7 +53,7 @@ class Settings:
       kernel: of the `pallas` backend.
     """
 
-    tile_size: int = 8
+    tile_size: int = 16
     batch: int = 16
     chunk: int = 32
     loops: int = 1

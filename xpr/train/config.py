@@ -111,8 +111,11 @@ def _check_type(path: Path, name: str, value: object, like: object) -> None:
 def _read(path: Path) -> dict[str, Any]:
     try:
         settings = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist, expected the settings of a run.") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(
+            f"{path} does not exist, expected the settings of a run. Give a folder that xpr train "
+            "wrote."
+        ) from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is no JSON: {error}. Restore it or train anew.") from error
     if not isinstance(settings, dict):

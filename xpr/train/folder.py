@@ -22,22 +22,35 @@ class RunFolder:
     def start(cls, path: Path, config: TrainConfig) -> Self:
         """A folder for a new run.
 
+        Raises:
+          UserError: as `check_free`.
+        """
+        folder = cls(path)
+        folder.check_free()
+        path.mkdir(parents=True, exist_ok=True)
+        folder.metrics.unlink(missing_ok=True)
+        config.save(folder.config)
+        return folder
+
+    def check_free(self) -> None:
+        """Refuse a folder that a new run would spoil.
+
         A run that died before its first checkpoint has nothing to lose and gives way.
 
         Raises:
           UserError: it holds a run or other files already, or is no folder.
         """
-        folder = cls(path)
+        path = self.path
         if path.exists() and not path.is_dir():
             raise UserError(
                 f"{path} is a file, expected a new folder for the run. Give another --out."
             )
-        if folder.checkpoints.exists() or folder.splats.exists():
+        if self.checkpoints.exists() or self.splats.exists():
             raise UserError(
                 f"{path} holds a run already, expected a new folder. Continue it with --resume "
                 f"{path}, or give another --out."
             )
-        own = {folder.config.name, folder.metrics.name}
+        own = {self.config.name, self.metrics.name}
         if path.exists() and (
             others := sorted(p.name for p in path.iterdir() if p.name not in own)
         ):
@@ -45,10 +58,6 @@ class RunFolder:
                 f"{path} holds other files ({others[0]}, ...), expected a new or empty folder for "
                 "the run. Give another --out."
             )
-        path.mkdir(parents=True, exist_ok=True)
-        folder.metrics.unlink(missing_ok=True)
-        config.save(folder.config)
-        return folder
 
     @classmethod
     def reopen(cls, path: Path, config: TrainConfig) -> Self:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from xpr.pipeline.bin import pair as pair
 from xpr.pipeline.blend import opaque, over
-from xpr.pipeline.frame import Frame, Layers, assemble
+from xpr.pipeline.frame import Frame, Layers, Request, assemble
+from xpr.pipeline.order import each as each
 from xpr.types import Array
 
 
-def why_not(frame: Frame) -> str | None:
+def why_not(request: Request) -> str | None:
     """It takes anything, at a cost of splats times pixels."""
-    del frame
+    del request
     return None
 
 

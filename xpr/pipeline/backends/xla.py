@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 
 from xpr.pipeline.backends.lift import HIGHEST, Lift, lift
-from xpr.pipeline.bin import Pairs
+from xpr.pipeline.bin import Pairs, pair as pair
 from xpr.pipeline.blend import opaque, over
-from xpr.pipeline.frame import Frame, Layers, assemble
+from xpr.pipeline.frame import Frame, Layers, Request, assemble
 from xpr.pipeline.grid import Grid
+from xpr.pipeline.order import each as each
 from xpr.pipeline.settings import Settings
 from xpr.types import Array, Blend, Ray, Vec2, Vec3
 
@@ -57,9 +58,9 @@ class Chunk(NamedTuple):
     least: Array
 
 
-def why_not(frame: Frame) -> str | None:
+def why_not(request: Request) -> str | None:
     """It takes anything."""
-    del frame
+    del request
     return None
 
 

@@ -1,0 +1,233 @@
+"""The CPU's kernels against the reference backend, and what they are made of against JAX."""
+
+import dataclasses
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scenes
+from jax import lax
+from test_render_gradients import posed, same
+from test_render_plugins import Ball, Balls, Marbles, balls
+
+import xpr
+from xpr.methods import load
+from xpr.pipeline.anatomy import anatomy
+from xpr.pipeline.kernels import composite, foreign, rows
+from xpr.pipeline.kernels.mapping import Map
+from xpr.pipeline.kernels.program import assembly
+from xpr.pipeline.kernels.tiles import Response, Shape
+
+TILES = {size: dataclasses.replace(scenes.SETTINGS, tile_size=size, loops=2) for size in (8, 16)}
+
+
+def against_reference(case, size=16):
+    """Outputs and gradients, float32 on the CPU's kernels against float64 on the reference."""
+    case = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), case)
+    exact = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), case)
+    (_, found), grads = scenes.slopes(case, backend="cpu", settings=TILES[size])
+    (_, oracle), oracle_grads = scenes.slopes(exact, backend="reference")
+    same(found.replace(overflow=None), oracle.replace(overflow=None), 5e-6)
+    same(grads, oracle_grads, 2e-5)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("size", TILES)
+@pytest.mark.parametrize("lens", scenes.LENSES)
+def test_image_and_gradients_are_those_of_the_reference(lens, size):
+    against_reference(posed(lens), size)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("kind", [Balls, Marbles])
+def test_so_are_those_of_any_method_along_the_ray(kind):
+    """Colours and depth that vary along the ray, rays with gradients, a rule that keeps the last."""
+    against_reference(balls(kind, "OpenCV"))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("method", ["3dgut", "linprim", "linprim-tetrahedron"])
+def test_those_of_other_methods_are_as_near_to_the_reference_as_float32_is(method):
+    case = scenes.case("OpenCV")
+    r = np.random.default_rng(700)
+    points, colors = case.scene.mean, jnp.asarray(r.uniform(0, 1, (12, 3)))
+    scene = load(method).from_points(
+        points, colors, jnp.asarray(r.uniform(0.1, 0.3, 12)), key=jax.random.key(1), sh_degree=1
+    )
+    scene = scene.replace(logit_opacity=case.scene.logit_opacity)
+    case = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), case._replace(scene=scene))
+    exact = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), case)
+    oracle, plain, ours = (
+        (output.replace(overflow=None), grads)
+        for (_, output), grads in (
+            scenes.slopes(exact, backend="reference"),
+            scenes.slopes(case, backend="reference"),
+            scenes.slopes(case, backend="cpu", settings=TILES[16]),
+        )
+    )
+    for a, b, truth in zip(*(jax.tree.leaves(x) for x in (ours, plain, oracle)), strict=True):
+        own = np.abs(b - truth).max()
+        assert np.abs(a - truth).max() < 2 * own + 2e-6 * max(1, np.abs(truth).max())
+
+
+def test_the_image_is_the_same_whatever_the_threads_and_tiles():
+    case = scenes.case("OpenCV")
+    images = [
+        scenes.shoot(
+            case, backend="cpu", settings=dataclasses.replace(settings, loops=loops)
+        ).replace(overflow=None)
+        for settings in TILES.values()
+        for loops in (1, 3)
+    ]
+    for image in images[1:]:
+        jax.tree.map(np.testing.assert_array_equal, image, images[0])
+
+
+def test_the_same_call_gives_the_same_gradients_to_the_last_bit():
+    case = scenes.case(n=60)
+    first, second = (scenes.slopes(case, backend="cpu", settings=TILES[8]) for _ in range(2))
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+
+
+def test_what_does_not_fit_is_told_and_breaks_nothing():
+    case = scenes.case()
+    few = xpr.Capacity(visible=16, intersections=5)
+    output = scenes.shoot(case, backend="cpu", settings=TILES[8], capacity=few)
+    assert bool(output.overflow.any)
+    assert np.isfinite(output.color).all()
+
+
+@pytest.mark.parametrize(
+    ("x64", "settings", "reason"),
+    [
+        (True, TILES[8], "float32, the scene is float64"),
+        (
+            False,
+            dataclasses.replace(TILES[8], tile_size=12),
+            "8 or 16 px wide, the settings say 12",
+        ),
+    ],
+)
+def test_what_it_cannot_do_is_said_and_left_to_another(x64, settings, reason):
+    with jax.enable_x64(x64):
+        case = scenes.case()
+        with pytest.raises(xpr.UserError, match=f"backend 'cpu' cannot render this: .*{reason}"):
+            scenes.shoot(case, backend="cpu", settings=settings)
+        image = scenes.shoot(case, backend="auto", settings=settings).color
+        oracle = scenes.shoot(case, backend="xla", settings=settings).color
+        np.testing.assert_array_equal(image, oracle)
+
+
+class Odd(Balls):
+    """Its splats use a function that no kernel knows."""
+
+    def project(self, camera):
+        return self.placed(camera, self.record(Gamma))
+
+
+class Gamma(Ball):
+    def evaluate(self, ray):
+        _, offset = self.closest(ray)
+        return xpr.Hit(self.opacity * jnp.exp(-lax.lgamma(1 + offset.dot(offset))), self.color)
+
+
+def test_an_unknown_function_is_named():
+    with pytest.raises(xpr.UserError, match="no instructions for the primitive 'lgamma'"):
+        scenes.shoot(balls(Odd, "Pinhole"), backend="cpu", settings=TILES[8])
+
+
+def test_the_loop_over_pixels_is_vectorised():
+    """More packed multiplications than scalar ones, in both directions."""
+    record = jax.eval_shape(jax.vmap(lambda g: g.project(scenes.view())), scenes.gaussians()).splat
+    parts = anatomy(record)
+    shape, response = Shape(parts, record.blend, 16, 4), Response.of(parts)
+    for program in (
+        composite.forward(shape, response),
+        composite.backward(shape, response, of_rays=False),
+    ):
+        code = assembly(program)
+        packed = len(re.findall(r"v?mulps|vfn?m(?:add|sub)\d+ps|fml[as]\tv|fmul\tv", code))
+        single = len(re.findall(r"v?mulss|vfn?m(?:add|sub)\d+ss|fmul\ts|fn?m(?:add|sub)\ts", code))
+        assert packed > 2 * single > 0
+
+
+def mapped(function, own, shared):
+    """A function of one row and a shared array, through the kernels."""
+    traced = Map.of(
+        lambda own, shared: [function(own[0], shared[0])],
+        [jax.ShapeDtypeStruct(own.shape[1:], own.dtype)],
+        [jax.ShapeDtypeStruct(shared.shape, shared.dtype)],
+    )
+    assert traced.unknown_primitive() is None
+    every = rows.Rows(jnp.arange(len(own), dtype=jnp.int32), jnp.int32(len(own)))
+    (aval,) = traced.forward.out_avals
+
+    def run(own, shared):
+        planes = rows.apply(rows.Task(traced, 2), (own,), (shared,), every)
+        return planes.T.reshape(len(own), *aval.shape)
+
+    return run
+
+
+FUNCTIONS = {
+    "arithmetic": lambda x, y: (x + y) * (x - y) / (2 + jnp.abs(x)) - (-x),
+    "exp": lambda x, y: jnp.exp(3 * x) + jnp.exp2(y - 20 * x),
+    "log": lambda x, y: jnp.log(jnp.abs(x) + 1e-3) + jnp.log1p(jnp.abs(y)),
+    "log of tiny and huge": lambda x, y: jnp.log(1e-20 * jnp.abs(x) + 1e-30) + jnp.log(1e20 + x),
+    "roots": lambda x, y: jnp.sqrt(jnp.abs(x) + 1) + lax.rsqrt(2 + x) + jnp.cbrt(x + 3),
+    "whole powers": lambda x, y: x**3 + (2 + y) ** -2 + jnp.square(x) + x**0,
+    "real powers": lambda x, y: (1.1 + x) ** (y + 0.3),
+    "powers of a negative": lambda x, y: lax.pow(-1.1 - jnp.abs(x), jnp.round(3 * y)),
+    "sigmoid": lambda x, y: jax.nn.sigmoid(4 * x) + jnp.tanh(y) + jax.nn.softplus(x),
+    "angles": lambda x, y: jnp.sin(x) + jnp.cos(y) * jnp.tan(x) + jnp.arctan2(x, 1.5 + y),
+    "inverse angles": lambda x, y: jnp.arcsin(0.5 * x) + jnp.arccos(0.5 * y) + jnp.arctan(x),
+    "hyperbolic": lambda x, y: jnp.sinh(x) + jnp.cosh(y) + jnp.expm1(x) + lax.erf(y),
+    "bounds": lambda x, y: jnp.clip(x, -0.3, 0.4) + jnp.maximum(x, y) * jnp.minimum(x, 0.1),
+    "choices": lambda x, y: jnp.where((x > y) | (x <= -0.5), x, jnp.where(x != y, 2 * y, 1)),
+    "rounding": lambda x, y: x * (jnp.floor(9 * x) + jnp.ceil(9 * y)) + jnp.sign(x) * y,
+    "truth": lambda x, y: x * (~(x >= 0) & jnp.isfinite(x)) + x * (x < y).astype(jnp.float32),
+    "matrices": lambda x, y: jnp.outer(x, y) @ jnp.outer(y, y + 1).T @ x,
+    "sums": lambda x, y: jnp.sum(jnp.outer(x, y), axis=1) + jnp.prod(y) + jnp.mean(x),
+    "extremes": lambda x, y: jnp.outer(x, y).max(0) + jnp.stack([x, y, x * y]).min(1),
+    "pieces": lambda x, y: jnp.concatenate([x[1:], y[:1]]) * x[::-1] + jnp.roll(x, 1),
+    "padding": lambda x, y: jnp.pad(x, 1)[:3] + lax.pad(y, 0.5, [(1, 0, 0)])[1:],
+    "places": lambda x, y: jnp.eye(3)[jnp.argmin(jnp.abs(x))] * x + y[jnp.argmax(x)],
+    "cross": lambda x, y: jnp.cross(x, y) + jnp.swapaxes(jnp.outer(x, y), 0, 1)[1],
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_and_its_gradients_are_those_of_jax(name):
+    """Of each row and of what all rows share; as many rows as no block is long."""
+    r = np.random.default_rng(600)
+    own = jnp.asarray(r.uniform(-1, 1, (19, 3)), jnp.float32)
+    shared = jnp.asarray(r.uniform(-1, 1, 3), jnp.float32)
+    function = FUNCTIONS[name]
+    ours, oracle = mapped(function, own, shared), jax.vmap(function, (0, None))
+    found, pull = jax.vjp(ours, own, shared)
+    expected, pull_expected = jax.vjp(oracle, own, shared)
+    same(found, expected, 2e-6)
+    cotangent = jnp.asarray(r.normal(size=expected.shape), jnp.float32)
+    same(pull(cotangent), pull_expected(cotangent), 5e-6)
+
+
+def test_only_the_rows_asked_for_get_gradients():
+    own, shared = jnp.ones((9, 2)), jnp.ones(())
+    task = rows.Task(
+        Map.of(lambda own, shared: [own[0].sum() * shared[0]], [own[0]], [shared]), threads=1
+    )
+    chosen = rows.Rows(jnp.array([7, 2, 2, 2], jnp.int32), jnp.int32(2))
+    found, pull = jax.vjp(lambda own: rows.apply(task, (own,), (shared,), chosen), own)
+    np.testing.assert_array_equal(found, [[2, 2, 0, 0]])
+    (grads,) = pull(jnp.array([[3.0, 5.0, 7.0, 9.0]]))
+    np.testing.assert_array_equal(grads[:, 0], [0, 0, 5, 0, 0, 0, 0, 3, 0])
+
+
+def test_a_failure_inside_a_kernel_is_an_error_of_jax():
+    def fails(x, result):
+        raise ValueError("no such luck")
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="ValueError: no such luck"):
+        jax.block_until_ready(foreign.call("test_fails", fails, [jnp.ones(2)], jnp.ones(2)))

@@ -1,0 +1,1 @@
+"""Machine code for CPUs, made from a method's own functions: jaxpr -> LLVM -> threads."""

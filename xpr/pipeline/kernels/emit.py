@@ -1,0 +1,92 @@
+"""From a jaxpr over small arrays to LLVM instructions.
+
+A value is a scalar (the same for all lanes) or a vector of lanes; mixing the two spreads the scalar.
+What depends on a splat alone is then computed once a splat, what depends on a row once a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax.extend import core
+
+from xpr.pipeline.kernels.elementwise import PRIMITIVES
+from xpr.pipeline.kernels.structure import SHAPERS, Values
+from xpr.pipeline.kernels.values import Builder, Value, literal, spread
+
+LARGEST = 4096  # entries of one array: each is an instruction
+
+
+def emit(b: Builder, closed: Any, args: Sequence[Values]) -> list[Values]:
+    """The instructions of a closed jaxpr, applied to arrays of values.
+
+    The jaxpr must have no `unknown_primitive`.
+    """
+    jaxpr = closed.jaxpr
+    known = dict(zip(jaxpr.invars, args, strict=True))
+    known |= {v: literal(c) for v, c in zip(jaxpr.constvars, closed.consts, strict=True)}
+
+    def read(atom: Any) -> Values:
+        return literal(atom.val) if isinstance(atom, core.Literal) else known[atom]
+
+    for equation in jaxpr.eqns:
+        inputs = [read(atom) for atom in equation.invars]
+        inner, name = _inner(equation), equation.primitive.name
+        if inner is not None:
+            outputs = emit(b, inner, inputs[len(inputs) - len(inner.jaxpr.invars) :])
+        elif name in SHAPERS:
+            outputs = SHAPERS[name](b, equation.params, *inputs)
+            outputs = outputs if isinstance(outputs, list) else [outputs]
+        else:
+            outputs = [_entrywise(b, equation, inputs)]
+        known |= dict(zip(equation.outvars, outputs, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def emit_scalars(b: Builder, closed: Any, args: Sequence[Value]) -> list[Value]:
+    """The instructions of a closed jaxpr over scalars."""
+    return [x[()] for x in emit(b, closed, [boxed(a) for a in args])]
+
+
+def boxed(value: Value) -> Values:
+    """A value as an array without axes."""
+    box = np.empty((), dtype=object)
+    box[()] = value
+    return box
+
+
+def unknown_primitive(closed: Any) -> str | None:
+    """The first primitive of a jaxpr that has no instructions here, or None."""
+    for equation in closed.jaxpr.eqns:
+        inner, name = _inner(equation), equation.primitive.name
+        if inner is not None:
+            found = unknown_primitive(inner)
+            if found:
+                return found
+        elif name not in PRIMITIVES and name not in SHAPERS:
+            return name
+        elif any(v.aval.size > LARGEST for v in equation.outvars):
+            return f"{name} of {equation.outvars[0].aval.size:,} entries"
+    return None
+
+
+def _inner(equation: Any) -> Any:
+    """The jaxpr that an equation calls, if it is a call."""
+    if equation.primitive.name in ("scan", "while", "cond"):
+        return None
+    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+        inner = equation.params.get(name)
+        if inner is not None:
+            return inner if hasattr(inner, "consts") else core.ClosedJaxpr(inner, ())
+    return None
+
+
+def _entrywise(b: Builder, equation: Any, inputs: list[Values]) -> Values:
+    emitter = PRIMITIVES[equation.primitive.name]
+    arrays = np.broadcast_arrays(*inputs)
+    result = np.empty(arrays[0].shape, dtype=object)
+    for index in np.ndindex(*result.shape):
+        result[index] = emitter(b, equation.params, *spread(b, [a[index] for a in arrays]))
+    return result

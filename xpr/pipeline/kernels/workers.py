@@ -1,0 +1,62 @@
+"""Kernels on several threads."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from xpr.pipeline.kernels.program import Entry
+
+MOST_THREADS = 16
+ALIGNMENT = 64  # bytes of a cache line
+
+
+def run(entry: Entry, packs: list[np.ndarray]) -> None:
+    """Call a kernel once for each pack of arguments, side by side."""
+    others = [_pool().submit(entry, pack.ctypes.data) for pack in packs[1:]]
+    entry(packs[0].ctypes.data)
+    for other in others:
+        other.result()
+
+
+def pack(values: Iterable[np.ndarray | int]) -> np.ndarray:
+    """Arguments as a kernel reads them: arrays by their address.
+
+    Raises:
+      TypeError: an array that no kernel can read.
+    """
+    values = list(values)
+    for value in values:
+        if isinstance(value, np.ndarray) and value.dtype == np.float64:
+            raise TypeError("a kernel reads float32, this array is float64")
+    return np.array(
+        [v.ctypes.data if isinstance(v, np.ndarray) else v for v in values], dtype=np.int64
+    )
+
+
+def scratch(floats: int) -> np.ndarray:
+    """Uninitialised float32 memory of a thread's own, from a cache line on."""
+    extra = ALIGNMENT // 4
+    memory = np.empty(floats + 2 * extra, np.float32)
+    start = -memory.ctypes.data // 4 % extra
+    return memory[start : start + floats]
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(thread_name_prefix="xpr")
+
+
+def threads() -> int:
+    """How many kernels run side by side where nothing else is said."""
+    return min(os.cpu_count() or 1, MOST_THREADS)
+
+
+def digest(*told: object) -> str:
+    """A name that two processes give the same kernel, and no two kernels share."""
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]

@@ -97,4 +97,3 @@ def draw(pictures: Pictures, path: Path) -> None:
         axes.set_title(title, fontsize=9)
         axes.axis("off")
     figure.savefig(path, dpi=160)
-

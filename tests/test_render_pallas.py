@@ -158,7 +158,7 @@ def test_the_kernels_say_what_they_cannot():
     assert "default device is a cpu" in refusal(single, Kernel())
     assert "default device is a cpu" in refusal(single, Kernel("mosaic"))
     many = single._replace(features=jnp.zeros((10, 40)))
-    assert "at most 32 channels" in refusal(many, INTERPRET)
+    assert "at most 32 features, not 40" in refusal(many, INTERPRET)
 
 
 def test_the_kernels_say_what_a_gpu_cannot(gpu):

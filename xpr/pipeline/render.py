@@ -72,7 +72,7 @@ def render(
       background: [3] RGB, or [C, 3]; black if None.
       features: [N, F] extra channels per primitive.
       alive: [N] bool; the others are left out. All, if None.
-      backend: "auto", "pallas" (kernels for GPUs), "cpu" (kernels for CPUs), "xla" (anywhere) or
+      backend: "auto", "cpu" or "pallas" (kernels for CPUs and for GPUs), "xla" (anywhere) or
         "reference" (every splat at every pixel; for small scenes). "auto" takes the first that can.
       settings: tile size and batching; by default the measured ones of this platform.
 

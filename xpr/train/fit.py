@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from xpr import io, media, methods
+from xpr import cache, io, media, methods
 from xpr.errors import UserError
 from xpr.train import refined
 from xpr.train.checkpoint import Checkpoints
@@ -112,6 +112,7 @@ def fit(
         raise UserError("the dataset has no training views, expected at least one.")
     method = methods.load(config.method)
     folder = _open(out, resume, config)
+    cache.turn_on()
     trainer = Trainer(dataset, method, config)
     try:
         run = Run(trainer, config, folder, progress)

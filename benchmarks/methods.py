@@ -1,6 +1,6 @@
 """The methods against each other: the same photos, budget and steps; scores and one held-out view.
 
-    python -m benchmarks.methods DATA --out FOLDER [--methods 3dgs linprim ...] [--steps 3000]
+    python -m benchmarks methods DATA --out FOLDER [--methods 3dgs linprim ...] [--steps 3000]
 
 Prints one JSON line a method and writes them to FOLDER/methods.jsonl, beside the runs themselves and
 FOLDER/methods.png. The picture shows your photos: mind their licence before you pass it on.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +19,24 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from benchmarks.workloads import METHODS
 from xpr.data import Dataset, load
 from xpr.train.config import TrainConfig
 from xpr.train.evaluate import evaluate
 from xpr.train.fit import Result, fit
 
-METHODS = ("3dgs", "3dgut", "linprim", "linprim-tetrahedron")
 Pictures = dict[str, np.ndarray]
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Train every method, print its line and draw the figure."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.methods")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks methods")
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--methods", nargs="+", default=METHODS)
     for name, default in (("steps", 3000), ("cap", 10_000), ("downscale", 1), ("view", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     dataset = load(options.data, downscale=options.downscale)
     options.out.mkdir(parents=True, exist_ok=True)
     pictures: Pictures = {}
@@ -97,7 +98,3 @@ def draw(pictures: Pictures, path: Path) -> None:
         axes.set_title(title, fontsize=9)
         axes.axis("off")
     figure.savefig(path, dpi=160)
-
-
-if __name__ == "__main__":
-    main()

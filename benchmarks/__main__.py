@@ -11,8 +11,8 @@ COMMANDS = {
     "scaling": "time and memory against splats and pixels, with fitted exponents and a plot",
     "compile": "time to the first image and the first training step, cold and cached",
     "train": "steps per second of the whole trainer",
-    "methods": "the methods against each other: scores of runs of the same length",
     "atomics": "how many atomic additions each way to accumulate gradients issues on a GPU",
+    "methods": "the methods against each other on photos of yours, with one held-out view of each",
     "gpu": "every backend and every way to accumulate, on a GPU, in one short script",
     "table": "stored results as tables in Markdown",
 }

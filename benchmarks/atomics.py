@@ -24,7 +24,7 @@ from xpr.pipeline.anatomy import anatomy
 from xpr.pipeline.backends import interpret
 from xpr.pipeline.order import project
 from xpr.pipeline.settings import Kernel
-from xpr.types import Array, count
+from xpr.types import Array, Primitive, count
 
 TILE_SIZE = 16  # px, as on GPUs
 COLOR = 3  # channels of a photo's loss
@@ -71,9 +71,9 @@ def additions(workload: Workload, kernel: Kernel) -> int:
     settings = xpr.Settings(tile_size=TILE_SIZE, kernel=kernel)
     capacity = xpr.plan(workload.scene, workload.camera, settings=settings)
 
-    def total(features: Array) -> Array:
+    def total(features: Array, scene: Primitive) -> Array:
         output = xpr.render(
-            workload.scene,
+            scene,
             workload.camera,
             capacity=capacity,
             features=features,
@@ -83,7 +83,7 @@ def additions(workload: Workload, kernel: Kernel) -> int:
         return jnp.sum(output.features)
 
     with mock.patch.object(interpret.Words, "add", _count):
-        counts = jax.jit(jax.grad(total))(jnp.zeros((count(workload.scene), 1)))
+        counts = jax.jit(jax.grad(total))(jnp.zeros((count(workload.scene), 1)), workload.scene)
     return int(np.sum(np.asarray(counts, np.float64)))
 
 

@@ -15,7 +15,7 @@ from xpr.cli.sources import is_run, scene_in
 from xpr.errors import UserError
 from xpr.math import logit
 from xpr.methods.gaussian3d import Gaussian3D
-from xpr.methods.linprim import GAUSSIAN, LinPrim
+from xpr.methods.linprim import GAUSSIAN
 from xpr.train.config import TrainConfig
 from xpr.types import Primitive
 
@@ -103,13 +103,13 @@ def as_method(scene: Primitive, name: str) -> Primitive:
             f"a scene of {type(scene).__name__} cannot be shown by {name!r}, expected Gaussians."
         )
     fields = {key: getattr(scene, key) for key in ("mean", "quat", "logit_opacity", "sh0", "shN")}
-    if not issubclass(method, LinPrim):
-        return method(**fields, log_scale=scene.log_scale)
-    reach = scene.log_scale + jnp.log(GAUSSIAN)
-    if method.distances != 3:  # its vertices lie off the Gaussian's axes
-        mean = jax.nn.logsumexp(reach, axis=1, keepdims=True) - jnp.log(3)
-        reach = jnp.tile(mean, method.distances)
-    return method(**fields, log_distance=reach, filter=jnp.zeros(len(reach), reach.dtype))
+    if hasattr(method, "distances"):
+        across = jnp.exp(scene.log_scale)
+        mean = jnp.mean(across, axis=1, keepdims=True)
+        axes = across if method.distances == across.shape[1] else jnp.tile(mean, method.distances)
+        still = jnp.zeros(len(axes), axes.dtype)
+        return method(**fields, log_distance=jnp.log(GAUSSIAN * axes), filter=still)
+    return method(**fields, log_scale=scene.log_scale)
 
 
 def cloud(n: int, shrink: float = 1) -> Gaussian3D:

@@ -15,10 +15,11 @@ from test_render_plugins import Ball, Balls, Marbles, balls
 import xpr
 from xpr.methods import load
 from xpr.pipeline.anatomy import anatomy
-from xpr.pipeline.kernels import composite, foreign, rows
+from xpr.pipeline.kernels import composite, foreign, rows, sorting
 from xpr.pipeline.kernels.mapping import Map
 from xpr.pipeline.kernels.program import assembly
 from xpr.pipeline.kernels.tiles import Response, Shape
+from xpr.pipeline.order import front_to_back
 
 TILES = {size: dataclasses.replace(scenes.SETTINGS, tile_size=size, loops=2) for size in (8, 16)}
 
@@ -190,6 +191,10 @@ FUNCTIONS = {
     "truth": lambda x, y: x * (~(x >= 0) & jnp.isfinite(x)) + x * (x < y).astype(jnp.float32),
     "matrices": lambda x, y: jnp.outer(x, y) @ jnp.outer(y, y + 1).T @ x,
     "sums": lambda x, y: jnp.sum(jnp.outer(x, y), axis=1) + jnp.prod(y) + jnp.mean(x),
+    "running sums": lambda x, y: jnp.cumsum(x) + lax.cumsum(jnp.outer(x, y), 1, reverse=True)[1],
+    "diagonals": lambda x, y: jnp.diag(jnp.outer(x, y)) + jnp.diagonal(jnp.outer(y, y) * x),
+    "short loops": lambda x, y: lax.fori_loop(0, 4, lambda i, z: jnp.sin(z) * y + i, x),
+    "loops over rows": lambda x, y: lax.scan(lambda c, z: (c * z, c + z), x[0], y)[1] * x,
     "extremes": lambda x, y: jnp.outer(x, y).max(0) + jnp.stack([x, y, x * y]).min(1),
     "pieces": lambda x, y: jnp.concatenate([x[1:], y[:1]]) * x[::-1] + jnp.roll(x, 1),
     "padding": lambda x, y: jnp.pad(x, 1)[:3] + lax.pad(y, 0.5, [(1, 0, 0)])[1:],
@@ -223,6 +228,21 @@ def test_only_the_rows_asked_for_get_gradients():
     np.testing.assert_array_equal(found, [[2, 2, 0, 0]])
     (grads,) = pull(jnp.array([[3.0, 5.0, 7.0, 9.0]]))
     np.testing.assert_array_equal(grads[:, 0], [0, 0, 5, 0, 0, 0, 0, 3, 0])
+
+
+def test_the_depth_order_is_that_of_every_bit_of_the_float():
+    r = np.random.default_rng(800)
+    depth = jnp.asarray(
+        r.choice([-2.5, -0.0, 0.0, 1e-40, 1.0, np.nextafter(np.float32(1), 2), 3e38], 500)
+    )
+    depth = jnp.concatenate([depth, jnp.asarray(r.normal(size=500), jnp.float32)])
+    seen = jnp.asarray(r.random(1000) < 0.8)
+    for visible in (1000, 50):
+        ours = sorting.front_to_back(depth, seen, visible)
+        oracle = front_to_back(depth, seen, visible)
+        jax.tree.map(np.testing.assert_array_equal, ours, oracle)
+    nothing = sorting.front_to_back(depth, jnp.zeros(1000, bool), 50)
+    assert not nothing.valid.any() and (nothing.index < 1000).all()
 
 
 def test_a_failure_inside_a_kernel_is_an_error_of_jax():

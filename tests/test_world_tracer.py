@@ -170,6 +170,22 @@ def test_a_photograph_averages_over_its_pixels():
     assert np.mean(np.abs(small - mean)) < 0.01
 
 
+def test_any_camera_sees_the_world_line_by_line():
+    """A pinhole's picture is the photograph; a rolling shutter's ends are those of its poses."""
+    pose = np.eye(4, dtype=np.float32)
+    pose[:3] = [[1, 0, 0, 0], [0, -0.6, 0.8, -1.4], [0, -0.8, -0.6, 1.1]]
+    K = np.array([[20, 0, 8], [0, 20, 8], [0, 0, 1]], np.float32)
+    still = Camera(np.linalg.inv(pose), K, width=16, height=16)
+    whole = world.picture(still)
+    assert np.mean(np.abs(whole - photograph(pose, 16, 20.0))) < 1e-3
+    later = still.viewmat + np.array([0.3, 0, 0, 0])[:, None] * np.array([0, 0, 0, 1])
+    rolling = still.replace(viewmat_end=later.astype(np.float32), shutter="top_to_bottom")
+    lines, end = world.picture(rolling), world.picture(still.replace(viewmat=rolling.viewmat_end))
+    np.testing.assert_allclose(lines[0], whole[0], atol=1e-3)
+    np.testing.assert_allclose(lines[-1], end[-1], atol=1e-3)
+    assert np.abs(lines[8] - whole[8]).max() > 0.05
+
+
 def test_an_impossible_size_is_refused(tmp_path):
     with pytest.raises(UserError, match="0 views"):
         world.write_dataset(tmp_path, views=0)

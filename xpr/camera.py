@@ -82,6 +82,11 @@ class Camera(struct.PyTreeNode):
         return -inverse_3x3(rotation - jnp.outer(shift, viewmat[3, :3])) @ shift
 
     @property
+    def central(self) -> bool:
+        """Whether all rays of the image have one origin. Static."""
+        return self.lens.central and self.viewmat_end is None
+
+    @property
     def _coefficients(self) -> Array:
         return jnp.zeros(0, self.K.dtype) if self.distortion is None else self.distortion
 

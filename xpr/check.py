@@ -26,13 +26,14 @@ COUNT = 12  # primitives of the scene that is tried
 SIZE = (24, 18)  # px
 CAPACITY = Capacity(visible=16, intersections=256)
 SETTINGS = Settings(tile_size=8, batch=4, chunk=4, loops=1)
+BACKEND = "xla"  # it runs, and is lowered, for every platform
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 STEP, SLACK = 1e-5, 1e-4  # of finite differences in float64: the step, and the relative error
 FAINT = 1 + 1e-9  # times the least alpha: what a box may cut off
 LEAST = 1e-7  # a slope below it is not compared
 ROUNDED = 1e-6  # what a file's own units may cost in float32
 STEPS = 50  # of the descent
-SHAKEN = 20  # steps away from the start
+SHAKEN = 0.1  # of every number that is learned, before the descent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +118,7 @@ def _scalars(method: type[Primitive]) -> str | None:
 
 
 def _image(scene: Primitive, camera: Camera) -> Array:
-    output = render(scene, camera, capacity=CAPACITY, settings=SETTINGS)
+    output = render(scene, camera, capacity=CAPACITY, backend=BACKEND, settings=SETTINGS)
     return output.color
 
 
@@ -284,7 +285,7 @@ def _learns(ready: Bench) -> str | None:
     rates = jax.tree.unflatten(jax.tree.structure(ready.scene), rates)
 
     def shake(x: Array, rate: Array) -> Array:
-        return x + SHAKEN * rate * r.normal(size=x.shape)
+        return x + SHAKEN * jnp.sign(rate) * jnp.abs(x) * r.normal(size=x.shape)
 
     scene = jax.tree.map(shake, ready.scene, rates)
     losses = []

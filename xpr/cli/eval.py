@@ -23,6 +23,7 @@ class Eval:
         from xpr.cli.train import scores
         from xpr.data import load
         from xpr.errors import DataError
+        from xpr.train import refined
         from xpr.train.config import TrainConfig
         from xpr.train.evaluate import evaluate
         from xpr.train.folder import RunFolder
@@ -34,6 +35,6 @@ class Eval:
                 f"{self.folder} has no point_cloud.ply, expected a run that reached its end. "
                 f"Finish it with: xpr train --resume {self.folder}"
             )
-        dataset = load(Path(config.data), downscale=config.downscale)
+        dataset = refined.load(load(Path(config.data), downscale=config.downscale), folder.cameras)
         scene = io.load(folder.splats, methods.load(config.method))
         Console().print(scores(evaluate(scene, dataset)))

@@ -92,8 +92,13 @@ class Render:
             return []
         from xpr import data
 
-        folder = existing(folder)
-        return [view.camera for view in data.load(folder, downscale=downscale).views]
+        dataset = data.load(existing(folder), downscale=downscale)
+        if self.data is None:
+            from xpr.train import refined
+            from xpr.train.folder import RunFolder
+
+            dataset = refined.load(dataset, RunFolder(self.source).cameras)
+        return [view.camera for view in dataset.views]
 
 
 def film(

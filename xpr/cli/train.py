@@ -42,6 +42,8 @@ class Train:
     """Train on photos this many times smaller."""
     seed: int = 0
     """Same seed, same result."""
+    optimize: str = ""
+    """What of the cameras to refine: poses,intrinsics,distortion or some of them."""
     out: Path = Path("xpr-run")
     """Folder of the run."""
     stop_after: int | None = None
@@ -68,6 +70,7 @@ class Train:
                 cap=self.cap,
                 downscale=self.downscale,
                 seed=self.seed,
+                optimize=self.optimize,
                 data=str(self.data.resolve()),
             )
         config.check()

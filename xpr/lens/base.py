@@ -24,11 +24,13 @@ class Lens(abc.ABC):
       perspective: whether straight lines stay (nearly) straight and z > 0 is the visible side;
         3DGS then limits its linearisation to the field of view.
       sees_behind: whether points with z < 0 have an image beside those with z > 0.
+      central: whether all rays leave one point, the camera's centre.
     """
 
     coefficients: ClassVar[tuple[str, ...]] = ()
     perspective: ClassVar[bool] = True
     sees_behind: ClassVar[bool] = False
+    central: ClassVar[bool] = True
 
     @abc.abstractmethod
     def project(self, point: Array, k: Array) -> Array:

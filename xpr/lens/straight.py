@@ -33,6 +33,7 @@ class Orthographic(Lens):
     """Parallel rays along z: size on the screen does not depend on depth."""
 
     perspective: ClassVar[bool] = False
+    central: ClassVar[bool] = False
 
     def project(self, point: Array, k: Array) -> Array:
         """x, y; K's focal lengths are px per world unit."""

@@ -6,6 +6,7 @@ Convex solids of constant density. What the octahedron and the tetrahedron share
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
@@ -31,6 +32,8 @@ class LinPrim(Primitive, abc.ABC):
     """The parameters of a solid and how it trains; subclasses say which solid.
 
     Attributes:
+      distances: d, how many it has.
+      volume: of the solid whose distances are all 1.
       mean: [3] the centre, world units.
       quat: [4] (w, x, y, z), any norm.
       log_distance: [d] logs of the distances from the centre to the vertices, world units. (The paper
@@ -44,6 +47,7 @@ class LinPrim(Primitive, abc.ABC):
 
     size_field: ClassVar[str] = "log_distance"
     distances: ClassVar[int]
+    volume: ClassVar[float]
 
     mean: Array
     quat: Array
@@ -85,18 +89,18 @@ class LinPrim(Primitive, abc.ABC):
     def from_points(
         cls, points: Array, colors: Array, spacing: Array, *, key: Array, sh_degree: int = 3
     ) -> Self:
-        """Solids turned at random, that weigh as Gaussians as wide as the spacing.
+        """Solids turned at random, that hide as much as Gaussians as wide as the spacing do.
 
-        The paper starts with distances of one spacing: short runs do not close the gaps. See
-        `Primitive.from_points`.
+        Faint ones of opacity o hide o volume / (2 distance), and o 2 pi spacing^2. (The paper starts
+        with distances of one spacing: short runs do not close the gaps.) See `Primitive.from_points`.
         """
         n = len(points)
+        width = jnp.clip(spacing, SMALLEST, LARGEST) * math.sqrt(4 * math.pi / cls.volume)
         sh0, shN = harmonics(colors, sh_degree)
-        width = jnp.clip(spacing, SMALLEST, LARGEST)
         return cls(
             mean=points,
             quat=jax.random.normal(key, (n, 4), points.dtype),
-            log_distance=jnp.tile(jnp.log(GAUSSIAN * width)[:, None], cls.distances),
+            log_distance=jnp.tile(jnp.log(width)[:, None], cls.distances),
             logit_opacity=jnp.full(n, logit(jnp.array(0.1))),
             sh0=sh0,
             shN=shN,

@@ -19,7 +19,8 @@ class OctahedronSplat(Solid):
 
     def crossing(self, height: Array, slope: Array) -> tuple[Array, Array]:
         """Around the slab's middle, half its thickness along the ray to either side."""
-        middle, half = -height / slope, 1 / jnp.abs(slope)
+        inverse = 1 / slope
+        middle, half = -height * inverse, jnp.abs(inverse)
         return middle - half, middle + half
 
 
@@ -30,6 +31,7 @@ class Octahedron(LinPrim):
     """
 
     distances: ClassVar[int] = 3
+    volume: ClassVar[float] = 4 / 3
 
     def vertices(self) -> Array:
         """At plus and minus each distance, on its axis."""

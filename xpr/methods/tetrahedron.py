@@ -31,6 +31,7 @@ class Tetrahedron(LinPrim):
     """
 
     distances: ClassVar[int] = 4
+    volume: ClassVar[float] = 8 / (9 * 3**0.5)
 
     def vertices(self) -> Array:
         """At each distance along its direction."""

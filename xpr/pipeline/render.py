@@ -18,7 +18,7 @@ from xpr.pipeline.bin import rectangles
 from xpr.pipeline.capacity import Capacity, Count, Overflow
 from xpr.pipeline.frame import Frame, Layers, Request
 from xpr.pipeline.grid import Grid
-from xpr.pipeline.order import Survey, front_to_back, project, survey
+from xpr.pipeline.order import Survey, project, survey
 from xpr.pipeline.settings import Settings
 from xpr.types import Array, Primitive, Splat, count
 
@@ -143,7 +143,7 @@ def _render(
     chosen = backends.choose(request, backend)
     found = survey(scene, camera, alive, chosen.each)
     visible, intersections = _demand(found, grid)
-    order = front_to_back(found.depth, found.seen, min(capacity.visible, count(scene)))
+    order = chosen.front_to_back(found.depth, found.seen, min(capacity.visible, count(scene)))
     low, high = found.low[order.index], found.high[order.index]
     boxes = rectangles(low, high, order.valid, grid)
     splats, depth = chosen.each(_drawn, scene, camera, order)

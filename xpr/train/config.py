@@ -9,6 +9,7 @@ from typing import Any
 
 from xpr.errors import DataError, UserError
 from xpr.files import atomic_write
+from xpr.train.refine import parts_of
 
 FULL_RUN = 30_000  # steps: the length for which the published schedules are written
 LARGEST_SEED = 2**31 - 1
@@ -33,6 +34,12 @@ class TrainConfig:
       opacity_penalty: weight of the mean opacity in the loss.
       scale_penalty: weight of the mean standard deviation, in units of the extent, in the loss.
       noise: of the positions: 5e5 times the means' rate of 1.6e-4, in units of the extent.
+      optimize: what of the cameras is refined, "poses,intrinsics,distortion" or some of them; ""
+        leaves them as they are.
+      pose_rate: of a turn in radians, and of a shift in units of the extent.
+      intrinsics_rate: of the logarithms of the focal lengths, and of the principal point in units
+        of the picture's size.
+      distortion_rate: of the lens's coefficients.
       random_points: how many to start from where the dataset has none.
       log_every: steps between two lines of metrics.
       save_every: steps between two checkpoints.
@@ -51,6 +58,10 @@ class TrainConfig:
     opacity_penalty: float = 0.01
     scale_penalty: float = 0.01
     noise: float = 80.0
+    optimize: str = ""
+    pose_rate: float = 1e-3
+    intrinsics_rate: float = 1e-4
+    distortion_rate: float = 1e-4
     random_points: int = 10_000
     log_every: int = 20
     save_every: int = 500
@@ -68,6 +79,7 @@ class TrainConfig:
         _at_least("seed", self.seed, 0)
         if self.seed > LARGEST_SEED:
             raise UserError(f"seed is {self.seed}, expected at most {LARGEST_SEED}.")
+        parts_of(self.optimize)
         if not 0 <= self.sh_degree <= 4:
             raise UserError(f"sh_degree is {self.sh_degree}, expected 0, 1, 2, 3 or 4.")
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from xpr import io, media, methods
 from xpr.errors import UserError
+from xpr.train import refined
 from xpr.train.checkpoint import Checkpoints
 from xpr.train.config import TrainConfig
 from xpr.train.curve import save_curve
@@ -179,6 +180,10 @@ class Run:
     def finish(self, dataset: Dataset) -> Result:
         """Score the scene and write what the run came to."""
         trainer, scene = self._trainer, self._trainer.scene()
+        if self._config.optimize:
+            dataset = trainer.refined(dataset)
+            if self._folder is not None:
+                refined.save(dataset, self._folder.cameras)
         seconds = time.perf_counter() - self._began
         before = judge.compilations
         evaluation = evaluate(jax.device_put(scene), dataset, show=self._show)

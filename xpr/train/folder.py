@@ -14,7 +14,10 @@ from xpr.train.config import TrainConfig
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """config.json, metrics.jsonl, checkpoints/, point_cloud.ply, eval/, loss.png, summary.json."""
+    """config.json, metrics.jsonl, checkpoints/, point_cloud.ply, eval/, loss.png, summary.json.
+
+    And cameras.json, where the run refined the cameras.
+    """
 
     path: Path
 
@@ -96,6 +99,11 @@ class RunFolder:
     def splats(self) -> Path:
         """The trained scene."""
         return self.path / "point_cloud.ply"
+
+    @property
+    def cameras(self) -> Path:
+        """The cameras as the run refined them; absent where it did not."""
+        return self.path / "cameras.json"
 
     @property
     def pictures(self) -> Path:

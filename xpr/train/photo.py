@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xpr.camera import Camera
+from xpr.train.refine import Place
 from xpr.types import Array
 
 
@@ -18,11 +19,13 @@ class Photo(NamedTuple):
       camera: the view.
       image: [H, W, 3 or 4] uint8; a fourth channel is straight alpha.
       mask: [H, W] bool, False = ignore; None keeps all.
+      place: its rows in the cameras' corrections; None where cameras are not refined.
     """
 
     camera: Camera
     image: Array | np.ndarray
     mask: Array | np.ndarray | None = None
+    place: Place | None = None
 
     def over(self, background: Array) -> Array:
         """[H, W, 3] in [0, 1], over a background [3] where the photo is transparent."""

@@ -10,6 +10,7 @@ import optax
 from flax import struct
 
 from xpr.train import optim
+from xpr.train.refine import Refinement
 from xpr.train.slots import padded
 from xpr.types import Array, Primitive
 
@@ -25,6 +26,7 @@ class TrainState(struct.PyTreeNode, Generic[P]):
       moments: Adam's, of the same shape.
       key: PRNG key of the run; every step derives its own from it.
       step: [] int32, steps done.
+      refinement: of the cameras; None where they stay as the dataset has them.
     """
 
     scene: P
@@ -32,11 +34,14 @@ class TrainState(struct.PyTreeNode, Generic[P]):
     moments: optax.ScaleByAdamState
     key: Array
     step: Array
+    refinement: Refinement | None = None
 
     @classmethod
-    def start(cls, scene: P, cap: int, key: Array) -> TrainState[P]:
+    def start(
+        cls, scene: P, cap: int, key: Array, refinement: Refinement | None = None
+    ) -> TrainState[P]:
         """The state before the first step, padded to `cap` slots."""
         slots, alive = padded(scene, cap)
         # A buffer of its own for every leaf: a donated one must not be given twice.
-        state = cls(slots, alive, optim.start(slots), key, jnp.int32(0))
+        state = cls(slots, alive, optim.start(slots), key, jnp.int32(0), refinement)
         return jax.tree.map(lambda leaf: leaf.copy(), state)

@@ -10,12 +10,13 @@ from jax.typing import ArrayLike
 
 from xpr.pipeline.capacity import Capacity, Overflow
 from xpr.pipeline.render import render
-from xpr.train import mcmc, optim, slots
+from xpr.train import mcmc, optim, refine, slots
 from xpr.train.compiled import Compiled
 from xpr.train.config import TrainConfig
 from xpr.train.loss import photometric_loss
 from xpr.train.metrics import psnr
 from xpr.train.photo import Photo, flat
+from xpr.train.refine import Correction, Refinement
 from xpr.train.state import P, TrainState
 from xpr.types import Array, Primitive
 
@@ -33,6 +34,8 @@ class Recipe(NamedTuple):
       opacity_penalty: weight of the mean opacity.
       scale_penalty: weight of the mean standard deviation, per world unit.
       noise: of the positions, per world unit.
+      extent: of the scene, world units.
+      camera_rates: of the corrections, at the start; None where cameras are not refined.
     """
 
     rates: Primitive
@@ -44,6 +47,8 @@ class Recipe(NamedTuple):
     opacity_penalty: float
     scale_penalty: float
     noise: float
+    extent: float
+    camera_rates: Correction | None = None
 
     @classmethod
     def of(cls, config: TrainConfig, scene: Primitive, extent: float) -> Recipe:
@@ -58,6 +63,7 @@ class Recipe(NamedTuple):
             opacity_penalty=config.opacity_penalty,
             scale_penalty=config.scale_penalty / extent,
             noise=config.noise / extent,
+            extent=extent,
         )
 
 
@@ -108,17 +114,20 @@ def step(
     backdrop, redraw, shake = jax.random.split(jax.random.fold_in(state.key, state.step), 3)
     now = state.step + 1
 
-    def objective(scene: P) -> tuple[Array, list[Seen]]:
+    def objective(scene: P, correction: Correction | None) -> tuple[Array, list[Seen]]:
         shown = optim.warming(scene, state.step // recipe.steps_per_band)
-        seen = [
-            _look(shown, state.alive, photo, jax.random.fold_in(backdrop, i), recipe, capacity)
-            for i, photo in enumerate(photos)
-        ]
+        seen = []
+        for i, photo in enumerate(photos):
+            photo = _adjusted(photo, correction, recipe)
+            key = jax.random.fold_in(backdrop, i)
+            seen.append(_look(shown, state.alive, photo, key, recipe, capacity))
         fit = sum((view.loss for view in seen), start=jnp.zeros(())) / len(seen)
         weights = {"opacity": recipe.opacity_penalty, "scale": recipe.scale_penalty}
         return fit + mcmc.penalty(scene, state.alive, **weights), seen
 
-    (loss, seen), gradient = jax.value_and_grad(objective, has_aux=True)(state.scene)
+    correction = None if state.refinement is None else state.refinement.correction
+    slope = jax.value_and_grad(objective, argnums=(0, 1), has_aux=True)
+    (loss, seen), (gradient, twist) = slope(state.scene, correction)
     overflow = tuple(view.overflow for view in seen)
     sound = ~jnp.any(jnp.stack([o.any for o in overflow]))
     gradient, dropped = optim.masked(gradient, state.alive)
@@ -129,7 +138,8 @@ def step(
     due = recipe.refinements.due(now) & sound
     moved, relocated, stalled = _redistribute(moved, redraw, due, recipe.min_opacity)
     scene = mcmc.shaken(moved.scene, shake, recipe.noise * left, recipe.min_opacity)
-    after = moved.replace(scene=scene, step=now)
+    refinement = _refined(state.refinement, twist, photos, recipe, left)
+    after = moved.replace(scene=scene, step=now, refinement=refinement)
     report = Report(
         loss=loss,
         psnr=jnp.mean(jnp.stack([view.psnr for view in seen])),
@@ -140,6 +150,29 @@ def step(
         stalled=stalled,
     )
     return _either(sound, after, state), report
+
+
+def _adjusted(photo: Photo, correction: Correction | None, recipe: Recipe) -> Photo:
+    """The photo with the corrections of its camera."""
+    if correction is None or photo.place is None:
+        return photo
+    camera = refine.corrected(photo.camera, correction, photo.place, jnp.asarray(recipe.extent))
+    return photo._replace(camera=camera)
+
+
+def _refined(
+    state: Refinement | None,
+    gradient: Correction | None,
+    photos: tuple[Photo, ...],
+    recipe: Recipe,
+    left: Array,
+) -> Refinement | None:
+    """The cameras' corrections after the step, at rates that decay as the positions' do."""
+    if state is None or gradient is None:
+        return None
+    rates = jax.tree.map(lambda rate: rate * left, recipe.camera_rates)
+    places = [photo.place for photo in photos if photo.place is not None]
+    return refine.descend(state, gradient, places, rates)
 
 
 def _look(

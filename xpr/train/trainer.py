@@ -15,6 +15,7 @@ from xpr.pipeline.capacity import Capacity
 from xpr.train.config import TrainConfig
 from xpr.train.init import initial_scene
 from xpr.train.photo import Photo
+from xpr.train.refined import Refined
 from xpr.train.refresh import refreshed, stacked
 from xpr.train.reserve import Watch, first_capacity, grown
 from xpr.train.slots import compact
@@ -48,12 +49,16 @@ class Trainer(Generic[P]):
         self._compiled_before = compiled_step.compilations
         first, key = jax.random.split(jax.random.key(config.seed))
         views = [dataset.views[i] for i in dataset.train]
-        self._cameras = stacked(view.camera for view in views)
+        cameras = [view.camera for view in views]
+        self._cameras = stacked(cameras)
+        self._refined = Refined(dataset, config)
         scene = initial_scene(dataset, method, config, first, self.say)
         scene = refreshed(scene, self._cameras)
-        self.state: TrainState[P] = TrainState.start(scene, config.cap, key)
-        self.recipe = Recipe.of(config, scene, dataset.extent)
-        self.capacity = first_capacity(scene, [view.camera for view in views], config.cap)
+        self.state: TrainState[P] = TrainState.start(scene, config.cap, key, self._refined.start())
+        self.recipe = Recipe.of(config, scene, dataset.extent)._replace(
+            camera_rates=self._refined.rates()
+        )
+        self.capacity = first_capacity(scene, cameras, config.cap)
         self._watch = Watch()
         self._masked = any(view.mask_path is not None for view in views)
         self._feed = Feed(views, seed=config.seed)
@@ -135,4 +140,8 @@ class Trainer(Generic[P]):
         mask = item.mask
         if self._masked and mask is None:
             mask = np.ones(item.image.shape[:2], bool)  # one signature, hence one compilation
-        return Photo(item.camera, item.image, mask)
+        return Photo(item.camera, item.image, mask, self._refined.place(item.index))
+
+    def refined(self, dataset: Dataset) -> Dataset:
+        """The dataset with the cameras as the run has refined them so far."""
+        return self._refined.applied(dataset, self.state.refinement)

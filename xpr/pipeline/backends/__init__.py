@@ -1,4 +1,4 @@
-"""Backends, each one module with `why_not`, `each` (projecting), `pair` (binning) and `composite`."""
+"""Backends, each one module with `why_not` and the stages that it may do its own way."""
 
 from __future__ import annotations
 

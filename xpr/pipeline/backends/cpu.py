@@ -83,6 +83,13 @@ def each(
     return every(function, scene, camera, order) if found is None else found
 
 
+def front_to_back(depth: Array, seen: Array, visible: int) -> Order:
+    """See `xpr.pipeline.order.front_to_back`."""
+    from xpr.pipeline.kernels import sorting
+
+    return sorting.front_to_back(depth.astype(jnp.float32), seen, visible)
+
+
 def pair(frame: Frame, rectangles: Rectangles, capacity: int) -> Pairs:
     """The tiles' lists, by counting."""
     from xpr.pipeline.kernels import launch
@@ -103,7 +110,8 @@ def composite(frame: Frame) -> Layers:
 def _recipe(frame: Frame) -> Any:
     from xpr.pipeline.kernels import launch
 
-    return launch.Recipe(frame.grid, frame.settings.loops, frame.anatomy, frame.splats.blend)
+    blend, central = frame.splats.blend, frame.camera.central
+    return launch.Recipe(frame.grid, frame.settings.loops, frame.anatomy, blend, central)
 
 
 def _rays(frame: Frame) -> Array | None:

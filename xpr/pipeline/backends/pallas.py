@@ -24,7 +24,7 @@ from xpr.pipeline.backends.tile import Lists, Pixels, TileLoop, World
 from xpr.pipeline.bin import Pairs, pair as pair
 from xpr.pipeline.frame import Frame, Layers, Request
 from xpr.pipeline.grid import Grid
-from xpr.pipeline.order import each as each
+from xpr.pipeline.order import each as each, front_to_back as front_to_back
 from xpr.pipeline.settings import Kernel, Settings
 from xpr.types import Array, Blend, Ray, Vec2, Vec3
 

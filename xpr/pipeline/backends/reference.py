@@ -9,7 +9,7 @@ from xpr.pipeline.anatomy import DEPTH
 from xpr.pipeline.bin import pair as pair
 from xpr.pipeline.blend import opaque, over
 from xpr.pipeline.frame import Frame, Layers, Request, assemble
-from xpr.pipeline.order import each as each
+from xpr.pipeline.order import each as each, front_to_back as front_to_back
 from xpr.types import Array, Ray, Splat
 
 

@@ -76,9 +76,9 @@ def _composite(recipe: Recipe, inputs: _Flat, pairs: Pairs) -> tuple[Array, Arra
             channels = jnp.stack([*_values(inputs, hit), *moving], axis=1)
             return (transmittance, blended + weight[:, None] * channels), None
 
-        shape = ray.pixel.x.shape
+        (b, p), dtype = ray.pixel.x.shape, inputs.rows.dtype
         channels = inputs.values.shape[1] + len(recipe.lift.anatomy.varying)
-        start = jnp.ones(shape, ray.pixel.x.dtype), jnp.zeros((shape[0], channels, shape[1]))
+        start = jnp.ones((b, p), dtype), jnp.zeros((b, channels, p), dtype)
         transmittance, blended = _visit(recipe, inputs, pairs, tiles, step, start)
         return carry, (blended, jnp.abs(transmittance))
 

@@ -29,7 +29,7 @@ from xpr.pipeline.backends.tiles import (
 from xpr.pipeline.bin import Pairs, pair as pair
 from xpr.pipeline.blend import opaque, over, replay
 from xpr.pipeline.frame import Frame, Layers, Request, assemble
-from xpr.pipeline.order import each as each
+from xpr.pipeline.order import each as each, front_to_back as front_to_back
 from xpr.types import Array, Ray, Vec3
 
 
@@ -100,9 +100,12 @@ def _forward(recipe: Recipe, inputs: Inputs, pairs: Pairs) -> tuple[Array, ...]:
 
 
 def _remember(recipe: Recipe, inputs: Any, pairs: Any) -> tuple[tuple[Array, ...], tuple]:
+    perturbed = jax.tree.leaves(inputs.rays, is_leaf=_is_primal)
+    # Where the camera is not differentiated, the rays' cotangents would be thrown away.
+    moving = () if any(ray.perturbed for ray in perturbed) else None
     inputs, pairs = jax.tree.map(lambda primal: primal.value, (inputs, pairs), is_leaf=_is_primal)
     outputs = _forward(recipe, inputs, pairs)
-    return outputs, (inputs, pairs, outputs)
+    return outputs, (inputs, pairs, outputs, moving)
 
 
 def _is_primal(x: Any) -> bool:
@@ -114,7 +117,7 @@ def _backward(recipe: Recipe, saved: tuple, cotangents: tuple) -> tuple[Inputs, 
 
     See `replay`; the gradient of a channel is the layer's weight times its cotangent.
     """
-    inputs, pairs, outputs = saved
+    inputs, pairs, outputs, moving = saved
     # Channels that the loss does not look at cost nothing.
     watched = [i for i in range(3) if not _is_zero(cotangents[i])]
     values = jnp.concatenate(
@@ -124,7 +127,7 @@ def _backward(recipe: Recipe, saved: tuple, cotangents: tuple) -> tuple[Inputs, 
     g_moving, g_transmittance = (_instantiate(c) for c in cotangents[3:])
     totals = [jnp.sum(outputs[i] * cotangents[i], axis=1) for i in watched]
     behind = sum(totals) + jnp.sum(outputs[3] * g_moving, axis=1) + outputs[4] * g_transmittance
-    context = _Replay(recipe, inputs, values, g, g_moving, behind)
+    context = _Replay(recipe, inputs, values, g, g_moving, behind, moving is not None)
     grads = jnp.zeros((len(values), inputs.rows.shape[1] + values.shape[1]), values.dtype)
     grads, g_rays = over_batches(recipe, pairs, partial(context.batch, pairs), grads)
     width = inputs.rows.shape[1]
@@ -145,6 +148,7 @@ class _Replay(NamedTuple):
       g: [T, n, P] their cotangents.
       g_moving: [T, v, P] cotangents of the varying channels.
       behind: [T, P] all layers and the background, times their cotangents.
+      follows_rays: whether the rays are differentiated.
     """
 
     recipe: Recipe
@@ -153,6 +157,7 @@ class _Replay(NamedTuple):
     g: Array
     g_moving: Array
     behind: Array
+    follows_rays: bool
 
     def batch(self, pairs: Pairs, grads: Array, tiles: Array) -> tuple[Array, Any]:
         """Add the gradients of some tiles to `grads` [V, D + n]; return those of their rays."""
@@ -200,7 +205,7 @@ class _Replay(NamedTuple):
         return (layer.transmittance, layer.behind, g_ray), (layer.weight, g_inputs)
 
     def _world(self, ray: Ray) -> tuple[Vec3, Vec3] | None:
-        return None if self.inputs.rays is None else (ray.origin, ray.direction)
+        return (ray.origin, ray.direction) if self.follows_rays else None
 
 
 def _dot(spec: str, a: Array, b: Array) -> Array:

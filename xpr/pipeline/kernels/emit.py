@@ -17,6 +17,7 @@ from xpr.pipeline.kernels.structure import SHAPERS, Values
 from xpr.pipeline.kernels.values import Builder, Value, literal, spread
 
 LARGEST = 4096  # entries of one array: each is an instruction
+LONGEST = 16  # steps of a loop that is unrolled
 
 
 def emit(b: Builder, closed: Any, args: Sequence[Values]) -> list[Values]:
@@ -36,6 +37,10 @@ def emit(b: Builder, closed: Any, args: Sequence[Values]) -> list[Values]:
         inner, name = _inner(equation), equation.primitive.name
         if inner is not None:
             outputs = emit(b, inner, inputs[len(inputs) - len(inner.jaxpr.invars) :])
+        elif name == "scan":
+            outputs = _unrolled(b, equation.params, inputs)
+        elif name == "platform_index":
+            outputs = [literal(0)]  # nobody reads it: see `_inner`
         elif name in SHAPERS:
             outputs = SHAPERS[name](b, equation.params, *inputs)
             outputs = outputs if isinstance(outputs, list) else [outputs]
@@ -61,11 +66,13 @@ def unknown_primitive(closed: Any) -> str | None:
     """The first primitive of a jaxpr that has no instructions here, or None."""
     for equation in closed.jaxpr.eqns:
         inner, name = _inner(equation), equation.primitive.name
+        if name == "scan" and equation.params["length"] <= LONGEST:
+            inner = equation.params["jaxpr"]
         if inner is not None:
             found = unknown_primitive(inner)
             if found:
                 return found
-        elif name not in PRIMITIVES and name not in SHAPERS:
+        elif name not in PRIMITIVES and name not in SHAPERS and name != "platform_index":
             return name
         elif any(v.aval.size > LARGEST for v in equation.outvars):
             return f"{name} of {equation.outvars[0].aval.size:,} entries"
@@ -73,7 +80,14 @@ def unknown_primitive(closed: Any) -> str | None:
 
 
 def _inner(equation: Any) -> Any:
-    """The jaxpr that an equation calls, if it is a call."""
+    """The jaxpr that an equation calls, if it is a call.
+
+    Where a platform has a branch of its own, all branches compute the same: the first will do that
+    has instructions here.
+    """
+    if equation.primitive.name == "cond" and equation.params.get("branches_platforms"):
+        branches = equation.params["branches"]
+        return next((f for f in branches if unknown_primitive(f) is None), branches[0])
     if equation.primitive.name in ("scan", "while", "cond"):
         return None
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
@@ -81,6 +95,18 @@ def _inner(equation: Any) -> Any:
         if inner is not None:
             return inner if hasattr(inner, "consts") else core.ClosedJaxpr(inner, ())
     return None
+
+
+def _unrolled(b: Builder, params: Any, inputs: list[Values]) -> list[Values]:
+    """A short loop, step after step."""
+    fixed, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
+    consts, carry, rows = inputs[:fixed], inputs[fixed:carried], inputs[carried:]
+    steps: dict[int, list[Values]] = {}
+    order = range(params["length"])
+    for i in reversed(order) if params["reverse"] else order:
+        outputs = emit(b, params["jaxpr"], [*consts, *carry, *(x[i, ...] for x in rows)])
+        carry, steps[i] = outputs[: params["num_carry"]], outputs[params["num_carry"] :]
+    return [*carry, *(np.stack(parts) for parts in zip(*(steps[i] for i in order), strict=True))]
 
 
 def _entrywise(b: Builder, equation: Any, inputs: list[Values]) -> Values:

@@ -22,6 +22,7 @@ Function = Callable[..., None]  # of the operands' views, then the results' to f
 DTYPES = {
     1: np.bool_,
     4: np.int32,
+    6: np.uint8,
     5: np.int64,
     8: np.uint32,
     9: np.uint64,

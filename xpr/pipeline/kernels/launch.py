@@ -16,7 +16,7 @@ from xpr.pipeline.grid import Grid
 from xpr.pipeline.kernels import binning, composite, foreign
 from xpr.pipeline.kernels.binning import Counter
 from xpr.pipeline.kernels.program import Entry
-from xpr.pipeline.kernels.tiles import LARGEST_TILE, Response, Shape
+from xpr.pipeline.kernels.tiles import BOX, LARGEST_TILE, Response, Shape
 from xpr.pipeline.kernels.values import LANES
 from xpr.pipeline.kernels.workers import digest, pack, run, scratch
 from xpr.types import Array, Blend
@@ -29,11 +29,13 @@ class Recipe(NamedTuple):
     threads: int
     anatomy: Anatomy
     blend: Blend
+    central: bool
 
     def shape(self, records: Array) -> Shape:
         """The kernel's, for records [V, D]."""
         leaves = sum(self.anatomy.read)
-        return Shape(self.anatomy, self.blend, self.grid.tile_size, records.shape[1] - leaves - 4)
+        constants = records.shape[1] - leaves - BOX
+        return Shape(self.anatomy, self.blend, self.grid.tile_size, constants, self.central)
 
     def forward(self, records: Array, rays: Array | None, pairs: Pairs) -> tuple[Array, Array]:
         """Blend.

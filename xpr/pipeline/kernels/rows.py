@@ -17,7 +17,7 @@ from xpr.pipeline.kernels import foreign, mapping
 from xpr.pipeline.kernels.mapping import Map
 from xpr.pipeline.kernels.program import Entry
 from xpr.pipeline.kernels.values import LANES
-from xpr.pipeline.kernels.workers import pack, run, threads
+from xpr.pipeline.kernels.workers import clear, pack, run, threads
 from xpr.pipeline.order import Order
 from xpr.types import Array, Primitive
 
@@ -164,8 +164,10 @@ def _run_backward(task: Task, of_shared: bool, *arrays: np.ndarray) -> None:
     given, (index, number, cotangents) = arrays[: n + k], arrays[n + k : n + k + 3]
     own, shared = arrays[n + k + 3 : 2 * n + k + 3], arrays[2 * n + k + 3 :]
     count = int(number)
-    for gradient in (*own, *shared):
+    for gradient in shared:
         gradient[...] = 0
+    if count < len(index) or any(len(gradient) > count for gradient in own):
+        clear(own, task.threads)
     if count == 0:
         return
     sums = np.zeros((task.threads, sum(x.size for x in shared) + 16), np.float32)

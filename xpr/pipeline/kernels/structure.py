@@ -7,6 +7,7 @@ no instruction at all.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -109,6 +110,18 @@ def _extreme_place(primitive: str) -> Shaper:
     return shaper
 
 
+def _scan(primitive: str) -> Shaper:
+    def shaper(b: Builder, params: Any, x: Values) -> Values:
+        rows = list(np.moveaxis(x, params["axis"], 0)[:, None])
+        rows = rows[::-1] if params["reverse"] else rows
+        combine = np.frompyfunc(functools.partial(binary, b, primitive), 2, 1)
+        found = list(itertools.accumulate(rows, combine))
+        found = found[::-1] if params["reverse"] else found
+        return np.moveaxis(np.concatenate(found), 0, params["axis"])
+
+    return shaper
+
+
 def _dot(b: Builder, params: Any, x: Values, y: Values) -> Values:
     (x_in, y_in), (x_batch, y_batch) = params["dimension_numbers"]
     x_out = [i for i in range(x.ndim) if i not in (*x_in, *x_batch)]
@@ -178,33 +191,41 @@ def _numpy(function: Callable[[Any, Values], Any]) -> Shaper:
     return lambda b, params, x: function(params, x)
 
 
-SHAPERS: dict[str, Shaper] = {
-    "broadcast_in_dim": _broadcast,
-    "slice": _slice,
-    "split": _split,
-    "pad": _pad,
-    "iota": _iota,
-    "dot_general": _dot,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
-    "reshape": _numpy(lambda params, x: x.reshape(params["new_sizes"])),
-    "squeeze": _numpy(lambda params, x: np.squeeze(x, tuple(params["dimensions"]))),
-    "expand_dims": _numpy(lambda params, x: np.expand_dims(x, tuple(params["dimensions"]))),
-    "transpose": _numpy(lambda params, x: x.transpose(params["permutation"])),
-    "rev": _numpy(lambda params, x: np.flip(x, tuple(params["dimensions"]))),
-    "unstack": _unstack,
-    "concatenate": lambda b, params, *xs: np.concatenate(xs, axis=params["dimension"]),
-    "stack": lambda b, params, *xs: np.stack(xs, axis=params["axis"]),
-    "argmin": _extreme_place("lt"),
-    "argmax": _extreme_place("gt"),
-} | {
-    f"reduce_{name}": _reduce(primitive)
-    for name, primitive in (
-        ("sum", "add"),
-        ("prod", "mul"),
-        ("max", "max"),
-        ("min", "min"),
-        ("and", "and"),
-        ("or", "or"),
-    )
-}
+SHAPERS: dict[str, Shaper] = (
+    {
+        "broadcast_in_dim": _broadcast,
+        "slice": _slice,
+        "split": _split,
+        "pad": _pad,
+        "iota": _iota,
+        "empty2": lambda b, params: literal(np.zeros((), params["dtype"])),
+        "dot_general": _dot,
+        "dynamic_slice": _dynamic_slice,
+        "dynamic_update_slice": _dynamic_update_slice,
+        "reshape": _numpy(lambda params, x: x.reshape(params["new_sizes"])),
+        "squeeze": _numpy(lambda params, x: np.squeeze(x, tuple(params["dimensions"]))),
+        "expand_dims": _numpy(lambda params, x: np.expand_dims(x, tuple(params["dimensions"]))),
+        "transpose": _numpy(lambda params, x: x.transpose(params["permutation"])),
+        "rev": _numpy(lambda params, x: np.flip(x, tuple(params["dimensions"]))),
+        "unstack": _unstack,
+        "concatenate": lambda b, params, *xs: np.concatenate(xs, axis=params["dimension"]),
+        "stack": lambda b, params, *xs: np.stack(xs, axis=params["axis"]),
+        "argmin": _extreme_place("lt"),
+        "argmax": _extreme_place("gt"),
+    }
+    | {
+        f"cum{name}": _scan(primitive)
+        for name, primitive in (("sum", "add"), ("prod", "mul"), ("max", "max"), ("min", "min"))
+    }
+    | {
+        f"reduce_{name}": _reduce(primitive)
+        for name, primitive in (
+            ("sum", "add"),
+            ("prod", "mul"),
+            ("max", "max"),
+            ("min", "min"),
+            ("and", "and"),
+            ("or", "or"),
+        )
+    }
+)

@@ -56,12 +56,14 @@ class Shape:
       blend: the method's rule.
       tile_size: px.
       constants: channels that are constant over a splat.
+      central: whether all rays have one origin.
     """
 
     anatomy: Anatomy
     blend: Blend
     tile_size: int
     constants: int
+    central: bool = False
 
     @property
     def leaves(self) -> int:
@@ -276,10 +278,18 @@ class Walk:
         return start
 
     def world(self, group: Group) -> list[Value]:
-        """Origin and direction, from six planes; zeros where the method reads none."""
+        """Origin and direction, from six planes; zeros where the method reads none.
+
+        An origin that all rays share is a scalar, so that what follows from it alone is found
+        once a splat.
+        """
         if not self.shape.anatomy.reads_rays:
             return [ir.Constant(FLOAT, 0.0)] * 6
-        return [self.plane(self.view.rays, i, group) for i in range(6)]
+        planes = [self.plane(self.view.rays, i, group) for i in range(6)]
+        if self.shape.central:
+            places = (self.b.mul(long(i), self.view.plane) for i in range(3))
+            planes[:3] = [load(self.b, self.view.rays, place) for place in places]
+        return planes
 
     def place(self, channel: int, group: Group) -> Value:
         """Where a group begins in a plane of an image."""

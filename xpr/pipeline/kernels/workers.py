@@ -24,6 +24,17 @@ def run(entry: Entry, packs: list[np.ndarray]) -> None:
         other.result()
 
 
+def clear(arrays: Iterable[np.ndarray], parts: int) -> None:
+    """Fill with zeros, a part a thread."""
+
+    def fill(i: int) -> None:
+        for array in arrays:
+            array[len(array) * i // parts : len(array) * (i + 1) // parts].fill(0)
+
+    arrays = list(arrays)
+    list(_pool().map(fill, range(parts)))
+
+
 def pack(values: Iterable[np.ndarray | int]) -> np.ndarray:
     """Arguments as a kernel reads them: arrays by their address.
 

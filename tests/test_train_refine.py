@@ -1,0 +1,129 @@
+"""Cameras refined with the scene: what moves, what is kept, and that a resumed run keeps it too."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from training_scenes import QUICK, dataset
+
+from xpr.camera import Camera
+from xpr.errors import DataError, UserError
+from xpr.lens import OpenCV
+from xpr.math import rotation_exp
+from xpr.train import refine, refined
+from xpr.train.config import TrainConfig
+from xpr.train.fit import fit
+from xpr.train.folder import RunFolder
+
+STRAIGHT = dataset()
+K1 = np.array([1e-4] + 11 * [0.0], np.float32)
+
+
+def bent(photos):
+    """The same photos with lenses that state k1."""
+    views = [
+        dataclasses.replace(v, camera=v.camera.replace(lens=OpenCV(), distortion=K1))
+        for v in photos.views
+    ]
+    return dataclasses.replace(photos, views=tuple(views))
+
+
+PHOTOS = bent(STRAIGHT)
+ALL = dataclasses.replace(QUICK, optimize="poses,intrinsics,distortion")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An unbroken run that refines everything."""
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    return out, fit(PHOTOS, ALL, out=out)
+
+
+def cameras(out):
+    return [view.camera for view in refined.load(PHOTOS, RunFolder(out).cameras).views]
+
+
+def test_training_views_move_and_held_out_views_share_their_body(whole):
+    """One K and one k1 for all; coefficients that were not stated stay zero."""
+    found = cameras(whole[0])
+    for i, (now, view) in enumerate(zip(found, PHOTOS.views, strict=True)):
+        assert np.array_equal(now.viewmat, view.camera.viewmat) == (i in PHOTOS.test)
+        np.testing.assert_array_equal(now.K, found[0].K)
+        np.testing.assert_array_equal(now.distortion, found[0].distortion)
+    assert not np.array_equal(found[0].K, PHOTOS.views[0].camera.K)
+    assert found[0].distortion[0] != K1[0] and not found[0].distortion[1:].any()
+
+
+def test_a_resumed_run_has_refined_the_same_cameras(whole, tmp_path):
+    """Bit for bit, and in one compilation for all cameras."""
+    out = tmp_path / "parts"
+    fit(PHOTOS, ALL, out=out, stop_after=7)
+    resumed = fit(PHOTOS, ALL, resume=out)
+    assert resumed.compilations <= 3 and whole[1].compilations <= 3
+    for one, other in zip(cameras(out), cameras(whole[0]), strict=True):
+        jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def test_a_lens_without_a_stated_coefficient_is_refused():
+    with pytest.raises(UserError, match="no camera of the dataset states a coefficient"):
+        fit(STRAIGHT, dataclasses.replace(QUICK, optimize="distortion"))
+    with pytest.raises(UserError, match="optimize names 'pose', expected some of poses"):
+        TrainConfig(optimize="pose").check()
+
+
+def test_cameras_of_another_dataset_are_refused(whole, tmp_path):
+    file = tmp_path / "cameras.json"
+    file.write_text(RunFolder(whole[0]).cameras.read_text().replace("003.png", "9.png"))
+    with pytest.raises(DataError, match=r"cameras.json does not hold the cameras.*003.png"):
+        refined.load(PHOTOS, file)
+
+
+def test_only_the_rows_of_the_photos_move():
+    """At the first step by one rate, against the sign of the gradient."""
+    views = [PHOTOS.views[i].camera for i in PHOTOS.train]
+    state = refine.start(("poses", "intrinsics"), views)
+    slope = jax.tree.map(lambda x: jnp.ones_like(x).at[..., 0].set(-2), state.correction)
+    place = refine.Place(np.array(2), np.array(0))
+    rates = refine.Correction(0.5, 0.25, None)
+    after = refine.descend(state, slope, [place], rates).correction
+    np.testing.assert_allclose(after.poses[2], [0.5, -0.5, -0.5, -0.5, -0.5, -0.5], rtol=1e-6)
+    assert not after.poses[jnp.arange(6) != 2].any() and after.distortion is None
+    np.testing.assert_allclose(after.intrinsics[0], [0.25, -0.25, -0.25, -0.25], rtol=1e-6)
+
+
+def test_a_disturbed_pose_comes_back():
+    """With the scene held, the corrections turn each camera back to where it was."""
+    truth = [STRAIGHT.views[i].camera for i in STRAIGHT.train]
+    r, points = np.random.default_rng(0), np.random.default_rng(1).normal(size=(30, 3)) * 0.4
+    turns = [rotation_exp(jnp.asarray(0.02 * r.normal(size=3), jnp.float32)) for _ in truth]
+
+    def image(camera: Camera):
+        return jax.vmap(lambda point: camera.to_pixel(camera.to_camera(point)))(jnp.asarray(points))
+
+    def turned(camera, turn):
+        return camera.replace(viewmat=jnp.asarray(camera.viewmat).at[:3, :3].set(
+            turn @ camera.viewmat[:3, :3]))  # fmt: skip
+
+    wrong = [turned(camera, turn) for camera, turn in zip(truth, turns, strict=True)]
+    state = refine.start(("poses",), truth)
+
+    @jax.jit
+    def step(state, camera, wanted, place, rate):
+        def loss(correction):
+            return jnp.sum((image(refine.corrected(camera, correction, place, 1.0)) - wanted) ** 2)
+
+        value, slope = jax.value_and_grad(loss)(state.correction)
+        return refine.descend(state, slope, [place], refine.Correction(rate, None, None)), value
+
+    first, last = 0.0, 0.0
+    for i in range(60 * len(truth)):
+        v = i % len(truth)
+        place = refine.Place(np.array(v), np.array(0))
+        state, value = step(
+            state, wrong[v], image(truth[v]), place, 3e-3 * 0.93 ** (i // len(truth))
+        )
+        first += float(value) * (i < len(truth))
+        last += float(value) * (i >= 59 * len(truth))
+    assert last < 0.01 * first

@@ -53,11 +53,10 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def cache(folder: str) -> dict[str, str]:
-    """The variables that make a process keep all it compiles in a folder."""
+    """The variables that make a process keep what it compiles in a folder."""
     return {
         "JAX_COMPILATION_CACHE_DIR": folder,
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
     }
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks stages WORKLOAD ... [--methods 3dgs] [--backends cpu xla] [--rounds 7]
 
 The stages run apart, in turn with the whole render in every round. What the whole takes beyond
-their sum is said as such: it may be negative, for XLA merges stages.
+their sum is said as such: it may be negative, for a stage alone costs a call and XLA merges stages.
 """
 
 from __future__ import annotations

@@ -32,12 +32,12 @@ class Results:
         if self._out is not None:
             check_target(self._out)
         asked = {name: value for name, value in vars(options).items() if name != "out"}
-        self._kept = {"machine": describe(), "options": asked, "results": []}
+        self._kept: dict[str, Any] = {"machine": describe(), "options": asked}
 
-    def add(self, rows: Iterable[Row]) -> None:
-        """Print some rows as a table and keep them."""
+    def add(self, rows: Iterable[Row], kind: str = "results") -> None:
+        """Print some rows as a table and keep them with the others of their kind."""
         rows = list(rows)
-        self._kept["results"] += rows
+        self._kept.setdefault(kind, []).extend(rows)
         print(markdown(rows), flush=True)
         if self._out is not None:
             with atomic_write(self._out) as partial:

@@ -59,8 +59,8 @@ def main(arguments: Sequence[str]) -> None:
             results.add([measured[name]])
     splats = [measured[f"{m}@{size}"] for m in options.splats]
     sizes = [measured[f"{n}@{s}"] for s in options.sizes]
-    results.add(exponents({"splats": splats, "pixels": sizes}))
-    results.add(memory(list(measured.values())))
+    results.add(exponents({"splats": splats, "pixels": sizes}), "exponents")
+    results.add(memory(list(measured.values())), "memory")
     if options.plot is not None:
         save_plot(options.plot, {"splats": splats, "pixels": sizes}, PASSES)
 

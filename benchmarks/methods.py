@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,16 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from benchmarks.workloads import METHODS
 from xpr.data import Dataset, load
 from xpr.train.config import TrainConfig
 from xpr.train.evaluate import evaluate
 from xpr.train.fit import Result, fit
 
-METHODS = ("3dgs", "3dgut", "linprim", "linprim-tetrahedron")
 Pictures = dict[str, np.ndarray]
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Train every method, print its line and draw the figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks methods")
     parser.add_argument("data", type=Path)

@@ -1,78 +1,110 @@
-"""Forward, and forward with the gradients of all parameters, on seeded scenes.
+"""Forward, and forward with the gradients of all parameters, against a yardstick.
 
-    python -m benchmarks render [--splats 10000 100000] [--size 256 512] [--tile-size 8 16]
+    python -m benchmarks render WORKLOAD ... [--methods 3dgs 3dgut] [--backends cpu xla]
+        [--tile-size 16 8] [--rounds 7] [--yardstick FOLDER] [--memory] [--out FILE.json]
 
-Prints one JSON line a case: milliseconds (minimum and median of the repeats), (tile, splat) pairs
-and the process's peak memory. Times on a shared machine drift: compare lines of one run.
+All of one workload's contenders and the yardstick run in turn in every round. A ratio is the median
+of the ratios within the rounds. Peak memory is that of a process that does nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
-import time
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import xpr
-from benchmarks.workloads import cloud, view
-from xpr.methods.gaussian3d import Gaussian3D
-from xpr.train.metrics import peak_memory
+from benchmarks.alone import alone, peak_gb
+from benchmarks.case import Case, Choice, case
+from benchmarks.results import Results, Row, add_out
+from benchmarks.timing import interleaved, median_and_minimum, ratios
+from benchmarks.workloads import METHODS, Workload, workload
+from benchmarks.yardstick import Yardstick
+from xpr.errors import UserError
 
-REPEATS = 7
+PASSES = ("forward", "forward + backward")
+SAME = 0.02  # a layer of alpha 1/255 may fall on either side of the threshold
+YARDSTICK = Choice("3dgs", "yardstick", 16)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Measure every combination that was asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks render")
-    for name, default in (("splats", [10_000]), ("size", [256]), ("tile-size", [8, 16])):
-        parser.add_argument(f"--{name}", type=int, nargs="+", default=default)
+    parser.add_argument("workloads", nargs="+", help=".npz, run folder or SPLATS@SIZE (10000@256)")
+    parser.add_argument("--methods", nargs="+", default=["3dgs"], help=", ".join(METHODS))
+    parser.add_argument("--backends", nargs="+", default=["cpu", "xla"])
+    parser.add_argument("--tile-size", type=int, nargs="+", default=[16], metavar="PX")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--yardstick", type=Path, metavar="FOLDER", help="holds splatref.py")
+    parser.add_argument("--memory", action="store_true", help="a process each for peak memory")
+    add_out(parser)
     options = parser.parse_args(arguments)
-    for line in cases(options.splats, options.size, options.tile_size):
-        print(json.dumps(line), flush=True)
+    results = Results(options)
+    threads = xpr.Settings.for_this_machine().loops
+    yardstick = options.yardstick and Yardstick(options.yardstick, threads)
+    for name in options.workloads:
+        results.add(rows(name, options, yardstick))
 
 
-def cases(splats: list[int], sizes: list[int], tile_sizes: list[int]) -> Iterator[dict[str, Any]]:
-    """One measured line for each combination."""
-    for n in splats:
-        for size in sizes:
-            for tile_size in tile_sizes:
-                settings = dataclasses.replace(xpr.Settings.for_this_machine(), tile_size=tile_size)
-                case = {"splats": n, "size": size, "tile_size": tile_size}
-                yield case | measure(cloud(n), view(size), settings)
+def rows(name: str, options: argparse.Namespace, yardstick: Yardstick | None) -> Iterator[Row]:
+    """Two rows, one a pass, for each contender on one workload."""
+    given = workload(name)
+    chosen = itertools.product(options.methods, options.backends, options.tile_size)
+    able, unable = contenders(given, [Choice(*choice) for choice in chosen])
+    functions: dict[tuple[Choice, str], Any] = {}
+    images = {}
+    if yardstick is not None:
+        both = yardstick.functions(given)
+        functions = {(YARDSTICK, word): run for word, run in zip(PASSES, both, strict=True)}
+        images = differences(both[0](), able)
+    for choice, ready in able.items():
+        functions |= {(choice, PASSES[0]): ready.forward, (choice, PASSES[1]): ready.both}
+    times = interleaved(functions, options.rounds)
+    for (choice, word), taken in times.items():
+        row = {"workload": given.name, **choice._asdict(), "pass": word}
+        row |= median_and_minimum(taken)
+        row |= ratios(taken, times[YARDSTICK, word]) if yardstick else {}
+        row |= {"difference": images[choice]} if choice in images else {}
+        if options.memory and choice is not YARDSTICK:
+            row["peak_memory_gb"] = alone(peak, name, choice, word)
+        yield row
+    yield from (
+        {"workload": given.name, **c._asdict(), "problem": why} for c, why in unable.items()
+    )
 
 
-def measure(scene: Gaussian3D, camera: xpr.Camera, settings: xpr.Settings) -> dict[str, Any]:
-    """Times of one scene, in milliseconds."""
-    capacity = xpr.plan(scene, camera, settings=settings)
-    shape = (camera.height, camera.width, 3)
-    target = jnp.asarray(np.random.default_rng(7).random(shape, np.float32))
-
-    def image(scene: Gaussian3D) -> jax.Array:
-        return xpr.render(scene, camera, capacity=capacity, settings=settings).color
-
-    def loss(scene: Gaussian3D) -> jax.Array:
-        return jnp.mean(jnp.abs(image(scene) - target))
-
-    return {
-        "forward_ms": clock(jax.jit(image), scene),
-        "forward_backward_ms": clock(jax.jit(jax.value_and_grad(loss)), scene),
-        "reserved_pairs": capacity.intersections,
-        "peak_memory_gb": round(peak_memory() / 1e9, 3),
-    }
+def contenders(
+    given: Workload, choices: list[Choice]
+) -> tuple[dict[Choice, Case], dict[Choice, str]]:
+    """Those that can render the workload, their image compiled, and why the others cannot."""
+    able, unable = {}, {}
+    for choice in choices:
+        try:
+            ready = case(given, choice)
+            ready.forward()
+            able[choice] = ready
+        except UserError as error:
+            unable[choice] = str(error)
+    return able, unable
 
 
-def clock(f: Callable[[Gaussian3D], Any], scene: Gaussian3D) -> dict[str, float]:
-    """Minimum and median time of a compiled function."""
-    jax.block_until_ready(f(scene))
-    times = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        jax.block_until_ready(f(scene))
-        times.append(1e3 * (time.perf_counter() - start))
-    return {"min": round(min(times), 2), "median": round(float(np.median(times)), 2)}
+def differences(truth: np.ndarray, able: dict[Choice, Case]) -> dict[Choice, float]:
+    """Each 3DGS image's largest difference from the yardstick's, which must be small."""
+    found = {}
+    for choice, ready in able.items():
+        if choice.method == YARDSTICK.method:
+            found[choice] = float(np.max(np.abs(np.asarray(ready.forward()) - truth)))
+            assert found[choice] < SAME, f"{choice} shows another image, by {found[choice]:.3g}"
+    return found
+
+
+def peak(name: str, choice: Choice, word: str) -> float:
+    """GB that a process holds at most in which one pass runs twice."""
+    ready = case(workload(name), choice)
+    run = ready.forward if word == PASSES[0] else ready.both
+    interleaved({word: run}, 1)
+    return round(peak_gb(), 3)

@@ -138,7 +138,7 @@ def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(tmp_
     trainer.state = trainer.state.replace(step=trainer.state.step + 1)
     Run(trainer, CONFIG, folder).save()
     (folder.checkpoints / "1/meta/metadata").write_bytes(b"{")
-    with pytest.raises(DataError, match="1 is damaged: .* Remove this folder"):
+    with pytest.raises(DataError, match=r"1 is damaged: .* Remove this folder"):
         resume(folder, trainer)
     shutil.rmtree(folder.checkpoints / "1")
     resume(folder, trainer)

@@ -6,55 +6,19 @@ box, and a pixel that is done costs nothing.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from xpr.camera import Camera
+from xpr.pipeline.backends.replay import Asked, Inputs, Outputs, Tiled, composite as blend_lists
 from xpr.pipeline.bin import Rectangles
-from xpr.pipeline.frame import Frame, Layers, Pairs, Request, assemble
+from xpr.pipeline.frame import Frame, Layers, Pairs, Request
 from xpr.pipeline.order import Order, each as every
-from xpr.types import Array, Primitive
-
-
-class Inputs(NamedTuple):
-    """What is differentiable about a composite.
-
-    Attributes:
-      rows: [V, D] leaves that alpha depends on.
-      constants: channels that are constant over a splat, groups of [V, n].
-      rays: [6, H, W] origin and direction; None where no method reads them.
-    """
-
-    rows: Array
-    constants: tuple[Array, ...]
-    rays: Array | None
-
-
-class Steering(NamedTuple):
-    """What says where to look: the tiles' lists, and boxes [V, 4] (low x, y, high x, y; px)."""
-
-    pairs: Pairs
-    boxes: Array
-
-
-class Saved(struct.PyTreeNode):
-    """What the forward pass leaves to the backward pass.
-
-    Attributes:
-      visited: [T] the end of what each tile saw of its list.
-      of_rays: whether the rays are differentiated. Static.
-    """
-
-    inputs: Inputs
-    steering: Steering
-    outputs: tuple[Array, ...]
-    visited: Array
-    of_rays: bool = struct.field(pytree_node=False)
+from xpr.types import Array, Primitive, Vec3
 
 
 def why_not(request: Request) -> str | None:
@@ -99,79 +63,60 @@ def pair(frame: Frame, rectangles: Rectangles, capacity: int) -> Pairs:
 
 def composite(frame: Frame) -> Layers:
     """Blend the tiles' lists."""
-    recipe = _recipe(frame)
-    inputs = Inputs(frame.anatomy.pack(frame.splats), frame.constants(), _rays(frame))
-    blended: Any = _composite(recipe, inputs, Steering(frame.pairs, frame.boxes))
-    *planes, varying, transmittance = blended
-    color, depth, features = (jnp.moveaxis(group, 0, -1) for group in planes)
-    return assemble(frame, (color, depth, features), jnp.moveaxis(varying, 0, -1), transmittance[0])
-
-
-def _recipe(frame: Frame) -> Any:
     from xpr.pipeline.kernels import launch
 
     blend, central = frame.splats.blend, frame.camera.central
-    return launch.Recipe(frame.grid, frame.settings.loops, frame.anatomy, blend, central)
+    recipe = launch.Recipe(frame.grid, frame.settings.loops, frame.anatomy, blend, central)
+    return blend_lists(frame, Planes(recipe))
 
 
-def _rays(frame: Frame) -> Array | None:
-    if not frame.anatomy.reads_rays:
-        return None
-    rays = frame.camera.rays(jnp.asarray(frame.grid.pixels(), frame.depth.dtype))
-    return jnp.stack([*rays.origin, *rays.direction])
+@dataclasses.dataclass(frozen=True)
+class Planes(Tiled):
+    """Planes [n, H, W]; the kernels find their tiles themselves.
+
+    Attributes:
+      recipe: an `xpr.pipeline.kernels.launch.Recipe`.
+    """
+
+    axis: ClassVar[int] = 0
+
+    recipe: Any
+
+    def lists(self, frame: Frame) -> tuple[Pairs, Array]:
+        """The tiles' lists, and the boxes."""
+        return frame.pairs, frame.boxes
+
+    def rays(self, frame: Frame) -> tuple[Vec3, Vec3] | None:
+        """[H, W] each."""
+        if not frame.anatomy.reads_rays:
+            return None
+        rays = frame.camera.rays(jnp.asarray(frame.grid.pixels(), frame.depth.dtype))
+        return rays.origin, rays.direction
+
+    def image(self, frame: Frame, channels: Array) -> Array:
+        """Channels last."""
+        del frame
+        return jnp.moveaxis(channels, 0, -1)
+
+    def forward(self, inputs: Inputs, lists: tuple[Pairs, Array]) -> Outputs:
+        """Blend; what is left for the replay is how far each tile saw its list."""
+        pairs, boxes = lists
+        records = jnp.concatenate([inputs.rows, *inputs.constants, boxes], axis=1)
+        planes, visited = self.recipe.forward(records, _stacked(inputs.rays), pairs)
+        n = sum(c.shape[1] for c in inputs.constants)
+        return Outputs(planes[:n], planes[n:-1], planes[-1], visited)
+
+    def replay(
+        self, inputs: Inputs, lists: tuple[Pairs, Array], asked: Asked
+    ) -> tuple[Array, tuple[Vec3, Vec3] | None]:
+        """Replay as far as each tile saw."""
+        pairs, boxes = lists
+        records = jnp.concatenate([inputs.rows, asked.values, boxes], axis=1)
+        cotangents = jnp.concatenate([asked.g, asked.g_moving])
+        behind = (asked.rest, cotangents, asked.behind, asked.rays)
+        grads, g = self.recipe.backward(records, _stacked(inputs.rays), pairs, behind)
+        return grads, None if g is None else (Vec3(*g[:3]), Vec3(*g[3:]))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _composite(recipe: Any, inputs: Inputs, steering: Steering) -> Any:
-    """Planes [n, H, W]: the groups of constant channels, the varying ones, the transmittance."""
-    return _forward(recipe, inputs, steering)[0]
-
-
-def _forward(recipe: Any, inputs: Inputs, steering: Steering) -> tuple[tuple[Array, ...], Array]:
-    records = jnp.concatenate([inputs.rows, *inputs.constants, steering.boxes], axis=1)
-    planes, visited = recipe.forward(records, inputs.rays, steering.pairs)
-    widths = [c.shape[1] for c in inputs.constants] + [len(recipe.anatomy.varying)]
-    edges = [sum(widths[: i + 1]) for i in range(len(widths))]
-    return tuple(jnp.split(planes, edges, axis=0)), visited
-
-
-def _remember(recipe: Any, inputs: Any, steering: Any) -> tuple[tuple[Array, ...], Saved]:
-    of_rays = inputs.rays is not None and inputs.rays.perturbed
-    inputs, steering = jax.tree.map(lambda p: p.value, (inputs, steering), is_leaf=_is_primal)
-    outputs, visited = _forward(recipe, inputs, steering)
-    return outputs, Saved(inputs, steering, outputs, visited, of_rays)
-
-
-def _backward(recipe: Any, saved: Saved, cotangents: tuple) -> tuple[Inputs, None]:
-    """The kernel's gradients, and zeros for the channels that the loss does not look at."""
-    inputs, outputs = saved.inputs, saved.outputs
-    watched = [i for i in range(3) if not _is_zero(cotangents[i])]
-    g = {i: cotangents[i] for i in watched} | {i: _instantiate(cotangents[i]) for i in (3, 4)}
-    behind = sum(jnp.sum(outputs[i] * g[i], axis=0) for i in g)
-    values = [inputs.constants[i] for i in watched]
-    records = jnp.concatenate([inputs.rows, *values, saved.steering.boxes], axis=1)
-    channels = jnp.concatenate([g[i] for i in (*watched, 3)])
-    grads, g_rays = recipe.backward(
-        records, inputs.rays, saved.steering.pairs, (saved.visited, channels, behind, saved.of_rays)
-    )
-    widths = [inputs.rows.shape[1], *(v.shape[1] for v in values)]
-    edges = [sum(widths[: i + 1]) for i in range(len(widths) - 1)]
-    rows, *groups = jnp.split(grads, edges, axis=1)
-    given = dict(zip(watched, groups, strict=True))
-    constants = tuple(given.get(i, jnp.zeros_like(c)) for i, c in enumerate(inputs.constants))
-    return Inputs(rows, constants, g_rays), None
-
-
-def _is_primal(x: Any) -> bool:
-    return isinstance(x, jax.custom_derivatives.CustomVJPPrimal)
-
-
-def _is_zero(cotangent: Any) -> bool:
-    return isinstance(cotangent, jax.custom_derivatives.SymbolicZero) or 0 in cotangent.shape
-
-
-def _instantiate(cotangent: Any) -> Array:
-    return jnp.zeros(cotangent.shape, cotangent.dtype) if _is_zero(cotangent) else cotangent
-
-
-_composite.defvjp(_remember, _backward, symbolic_zeros=True)
+def _stacked(rays: tuple[Vec3, Vec3] | None) -> Array | None:
+    return None if rays is None else jnp.stack([*rays[0], *rays[1]])

@@ -54,10 +54,10 @@ class Kernels(Tiled):
     blend: Blend
     anatomy: Anatomy
 
-    def forward(self, inputs: Inputs, pairs: Pairs) -> Outputs:
+    def forward(self, inputs: Inputs, lists: Pairs) -> Outputs:
         """Blend the tiles' lists."""
         values = jnp.concatenate(inputs.constants, axis=1)
-        reads = self._reads(inputs, pairs, values)
+        reads = self._reads(inputs, lists, values)
         tiles, size = self.grid.tiles, self.grid.tile_size**2
         loop, words, dtype = self._loop(), self._words(), values.dtype
 
@@ -89,12 +89,12 @@ class Kernels(Tiled):
         return Outputs(blended, moving, transmittance)
 
     def replay(
-        self, inputs: Inputs, pairs: Pairs, asked: Asked
+        self, inputs: Inputs, lists: Pairs, asked: Asked
     ) -> tuple[Array, tuple[Vec3, Vec3] | None]:
         """Gradients of the rows and the asked values, [V, D + n], and of the rays."""
         size, words, dtype = self.grid.tile_size**2, self._words(), inputs.rows.dtype
         loop, accumulation = self._loop(), self._accumulation()
-        reads = self._reads(inputs, pairs, asked.values)
+        reads = self._reads(inputs, lists, asked.values)
         world = inputs.rays if asked.rays else None
         g, g_moving = (x if x.size else None for x in (asked.g, asked.g_moving))
         pixels = _Cotangents(g, g_moving, asked.behind)
@@ -117,10 +117,10 @@ class Kernels(Tiled):
                 ref[tile] = value
 
         width = inputs.rows.shape[1] + asked.values.shape[1]
-        start = accumulation.start(pairs, len(inputs.rows), width, dtype)
+        start = accumulation.start(lists, len(inputs.rows), width, dtype)
         out = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (start, world))
         grads, g_world = words.call(body, self.grid.tiles, (reads, pixels, start), out, update=True)
-        return accumulation.finish(grads, pairs, len(inputs.rows)), g_world
+        return accumulation.finish(grads, lists, len(inputs.rows)), g_world
 
     def _words(self) -> Dialect:
         return dialect(self.settings.kernel)

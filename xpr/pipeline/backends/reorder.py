@@ -16,17 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from xpr.pipeline.anatomy import DEPTH
-from xpr.pipeline.backends.tiles import (
-    Chunk,
-    Inputs,
-    Recipe,
-    over_batches,
-    rows_of,
-    tile_rays,
-    walk,
-)
-from xpr.pipeline.bin import Pairs
+from xpr.pipeline.backends.replay import Asked, Inputs, Outputs, Tiled
+from xpr.pipeline.backends.tiles import Chunk, Recipe, over_batches, rows_of, tile_rays, walk
 from xpr.pipeline.blend import opaque, over, replay
+from xpr.pipeline.frame import Pairs
 from xpr.types import Array, Ray, Vec3
 
 
@@ -42,15 +35,64 @@ class Hits(NamedTuple):
     ids: Array
 
 
-def blend_by_distance(recipe: Recipe, inputs: Inputs, pairs: Pairs) -> tuple[Array, ...]:
-    """Blended constants [T, n, P] each, varying channels [T, v, P], transmittance [T, P]."""
+def by_distance(recipe: Recipe) -> ByDistance:
+    """The tiled passes whose chunks are as long as the pixels' buffers."""
     settings = dataclasses.replace(recipe.settings, chunk=recipe.blend.reorder)
-    widths = [group.shape[1] for group in inputs.constants]
-    flat = _Flat(inputs.rows, jnp.concatenate(inputs.constants, axis=1), inputs.rays)
-    outputs: Any = _composite(recipe._replace(settings=settings), flat, pairs)
-    blended, transmittance = outputs
-    edges = [sum(widths[: i + 1]) for i in range(len(widths))]
-    return *jnp.split(blended, edges, axis=1), transmittance
+    return ByDistance(recipe._replace(settings=settings))
+
+
+@dataclasses.dataclass(frozen=True)
+class ByDistance(Tiled):
+    """Batches of tiles, each pixel's hits in the order of their distance."""
+
+    recipe: Recipe
+
+    def forward(self, inputs: Inputs, lists: Pairs) -> Outputs:
+        """Blend the hits."""
+        recipe = self.recipe
+        flat = _Flat(inputs.rows, jnp.concatenate(inputs.constants, axis=1), inputs.rays)
+
+        def batch(carry: None, tiles: Array) -> tuple[None, tuple[Array, Array]]:
+            _, ray = tile_rays(recipe, flat.rays, tiles, flat.rows.dtype)
+
+            def step(state: tuple[Array, Array], hit: Hits) -> tuple[tuple[Array, Array], None]:
+                transmittance, blended = state
+                alpha, moving = recipe.lift.respond(_leaves(flat, hit), ray)
+                alpha = opaque(recipe.blend, alpha, _least(recipe, hit))
+                weight, transmittance = over(recipe.blend, transmittance, alpha)
+                channels = jnp.stack([*_values(flat, hit), *moving], axis=1)
+                return (transmittance, blended + weight[:, None] * channels), None
+
+            (b, p), dtype = ray.pixel.x.shape, flat.rows.dtype
+            channels = flat.values.shape[1] + len(recipe.lift.anatomy.varying)
+            start = jnp.ones((b, p), dtype), jnp.zeros((b, channels, p), dtype)
+            transmittance, blended = _visit(recipe, flat, lists, tiles, step, start)
+            return carry, (blended, jnp.abs(transmittance))
+
+        blended, transmittance = over_batches(recipe, lists, batch, None)[1]
+        n = flat.values.shape[1]
+        return Outputs(blended[:, :n], blended[:, n:], transmittance)
+
+    def replay(self, inputs: Inputs, lists: Pairs, asked: Asked) -> tuple[Array, Any]:
+        """Replay in the same order; a pixel's gradients go to its hits' splats one by one."""
+        recipe = self.recipe
+        flat = _Flat(inputs.rows, asked.values, inputs.rays)
+
+        def batch(grads: Array, tiles: Array) -> tuple[Array, Any]:
+            _, ray = tile_rays(recipe, flat.rays, tiles, flat.rows.dtype)
+            cotangents = jnp.concatenate([asked.g, asked.g_moving], axis=1)
+            step = partial(
+                _unstep, recipe, flat, ray, jnp.moveaxis(rows_of(cotangents, tiles), 1, 0)
+            )
+            behind = rows_of(asked.behind, tiles)
+            g_rays = jax.tree.map(jnp.zeros_like, (ray.origin, ray.direction))
+            state = (jnp.ones_like(behind), behind, g_rays, grads)
+            _, _, g_rays, grads = _visit(recipe, flat, lists, tiles, step, state)
+            return grads, g_rays if asked.rays else None
+
+        width = flat.rows.shape[1] + flat.values.shape[1]
+        grads = jnp.zeros((len(flat.rows), width), flat.rows.dtype)
+        return over_batches(recipe, lists, batch, grads)
 
 
 class _Flat(NamedTuple):
@@ -61,76 +103,23 @@ class _Flat(NamedTuple):
     rays: tuple[Vec3, Vec3] | None
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _composite(recipe: Recipe, inputs: _Flat, pairs: Pairs) -> tuple[Array, Array]:
-    """All channels, the constant ones first, [T, n + v, P]; transmittance [T, P]."""
+def _unstep(
+    recipe: Recipe, flat: _Flat, ray: Ray, g: Array, state: tuple, hit: Hits
+) -> tuple[tuple, None]:
+    """Replay one hit a pixel; g [n + v, B, P] are the channels' cotangents."""
+    passed, behind, g_rays, grads = state
 
-    def batch(carry: None, tiles: Array) -> tuple[None, tuple[Array, Array]]:
-        _, ray = tile_rays(recipe, inputs.rays, tiles, inputs.rows.dtype)
+    def respond(leaves: list[Array], world: Any) -> tuple[Array, tuple[Array, ...]]:
+        return recipe.lift.respond(leaves, Ray(ray.pixel, *world))
 
-        def step(state: tuple[Array, Array], hit: Hits) -> tuple[tuple[Array, Array], None]:
-            transmittance, blended = state
-            alpha, moving = recipe.lift.respond(_leaves(inputs, hit), ray)
-            alpha = opaque(recipe.blend, alpha, _least(recipe, hit))
-            weight, transmittance = over(recipe.blend, transmittance, alpha)
-            channels = jnp.stack([*_values(inputs, hit), *moving], axis=1)
-            return (transmittance, blended + weight[:, None] * channels), None
-
-        (b, p), dtype = ray.pixel.x.shape, inputs.rows.dtype
-        channels = inputs.values.shape[1] + len(recipe.lift.anatomy.varying)
-        start = jnp.ones((b, p), dtype), jnp.zeros((b, channels, p), dtype)
-        transmittance, blended = _visit(recipe, inputs, pairs, tiles, step, start)
-        return carry, (blended, jnp.abs(transmittance))
-
-    return over_batches(recipe, pairs, batch, None)[1]
-
-
-def _remember(recipe: Recipe, inputs: _Flat, pairs: Pairs) -> tuple[Any, tuple]:
-    outputs = _composite(recipe, inputs, pairs)
-    return outputs, (inputs, pairs, outputs)
-
-
-def _backward(recipe: Recipe, saved: tuple, cotangents: tuple) -> tuple[_Flat, None]:
-    """Replay in the same order; the gradients of a pixel's hits go to their splats one by one."""
-    inputs, pairs, (blended, transmittance) = saved
-    g_channels, g_transmittance = cotangents
-    total = jnp.sum(blended * g_channels, axis=1) + transmittance * g_transmittance
-    split = inputs.values.shape[1]
-
-    def batch(grads: Array, tiles: Array) -> tuple[Array, Any]:
-        _, ray = tile_rays(recipe, inputs.rays, tiles, inputs.rows.dtype)
-        g = jnp.moveaxis(rows_of(g_channels, tiles), 1, 0)
-
-        def step(state: tuple, hit: Hits) -> tuple[tuple, None]:
-            passed, behind, g_rays, grads = state
-
-            def respond(leaves: list[Array], world: Any) -> tuple[Array, tuple[Array, ...]]:
-                return recipe.lift.respond(leaves, Ray(ray.pixel, *world))
-
-            world = (ray.origin, ray.direction)
-            (raw, moving), pull = jax.vjp(respond, _leaves(inputs, hit), world)
-            channels = [*_values(inputs, hit), *moving]
-            seen = jnp.sum(jnp.stack(channels) * g, axis=0)
-            layer = replay(recipe.blend, passed, raw, _least(recipe, hit), seen, behind)
-            weighted = layer.weight * g
-            g_leaves, g_world = pull((layer.g_alpha, tuple(weighted[split:])))
-            g_hit = jnp.stack([*g_leaves, *weighted[:split]], axis=-1)
-            g_rays = jax.tree.map(jnp.add, g_rays, g_world)
-            return (layer.transmittance, layer.behind, g_rays, grads.at[hit.ids].add(g_hit)), None
-
-        behind = rows_of(total, tiles)
-        g_rays = jax.tree.map(jnp.zeros_like, (ray.origin, ray.direction))
-        state = (jnp.ones_like(behind), behind, g_rays, grads)
-        _, _, g_rays, grads = _visit(recipe, inputs, pairs, tiles, step, state)
-        return grads, None if inputs.rays is None else g_rays
-
-    width = inputs.rows.shape[1]
-    grads = jnp.zeros((len(inputs.rows), width + split), inputs.rows.dtype)
-    grads, g_rays = over_batches(recipe, pairs, batch, grads)
-    return _Flat(grads[:, :width], grads[:, width:], g_rays), None
-
-
-_composite.defvjp(_remember, _backward)
+    (raw, moving), pull = jax.vjp(respond, _leaves(flat, hit), (ray.origin, ray.direction))
+    seen = jnp.sum(jnp.stack([*_values(flat, hit), *moving]) * g, axis=0)
+    layer = replay(recipe.blend, passed, raw, _least(recipe, hit), seen, behind)
+    weighted, split = layer.weight * g, flat.values.shape[1]
+    g_leaves, g_world = pull((layer.g_alpha, tuple(weighted[split:])))
+    g_hit = jnp.stack([*g_leaves, *weighted[:split]], axis=-1)
+    g_rays = jax.tree.map(jnp.add, g_rays, g_world)
+    return (layer.transmittance, layer.behind, g_rays, grads.at[hit.ids].add(g_hit)), None
 
 
 def _visit(

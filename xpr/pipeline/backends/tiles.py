@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from xpr.pipeline.backends.lift import Lift
-from xpr.pipeline.bin import Pairs
-from xpr.pipeline.frame import Frame
+from xpr.pipeline.frame import Pairs
 from xpr.pipeline.grid import Grid
 from xpr.pipeline.settings import Settings
 from xpr.types import Array, Blend, Ray, Vec2, Vec3
@@ -29,20 +28,6 @@ class Recipe(NamedTuple):
     lift: Lift
 
 
-class Inputs(NamedTuple):
-    """What is differentiable about a composite.
-
-    Attributes:
-      rows: [V, D] leaves that alpha depends on.
-      constants: channels that are constant over a splat, groups of [V, n].
-      rays: origin and direction in tile layout [T, P], or None where no method reads them.
-    """
-
-    rows: Array
-    constants: tuple[Array, ...]
-    rays: tuple[Vec3, Vec3] | None
-
-
 class Chunk(NamedTuple):
     """The next S splats of each of B tiles: indices [S, B], and the least alpha that counts.
 
@@ -51,14 +36,6 @@ class Chunk(NamedTuple):
 
     ids: Array
     least: Array
-
-
-def image_rays(frame: Frame) -> tuple[Vec3, Vec3] | None:
-    """Origin and direction of every pixel in tile layout, or None where no method reads them."""
-    if not frame.anatomy.reads_rays:
-        return None
-    image = frame.camera.rays(jnp.asarray(frame.grid.pixels(), frame.depth.dtype))
-    return jax.tree.map(frame.grid.to_tiles, (image.origin, image.direction))
 
 
 def walk(

@@ -8,6 +8,7 @@ of its pixels are done.
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,20 +16,12 @@ import jax
 import jax.numpy as jnp
 
 from xpr.pipeline.backends.lift import HIGHEST, lift
-from xpr.pipeline.backends.reorder import blend_by_distance
-from xpr.pipeline.backends.tiles import (
-    Chunk,
-    Inputs,
-    Recipe,
-    image_rays,
-    over_batches,
-    rows_of,
-    tile_rays,
-    walk,
-)
-from xpr.pipeline.bin import Pairs, pair as pair
+from xpr.pipeline.backends.reorder import by_distance
+from xpr.pipeline.backends.replay import Asked, Inputs, Outputs, Tiled, composite as blend_lists
+from xpr.pipeline.backends.tiles import Chunk, Recipe, over_batches, rows_of, tile_rays, walk
+from xpr.pipeline.bin import pair as pair
 from xpr.pipeline.blend import opaque, over, replay
-from xpr.pipeline.frame import Frame, Layers, Request, assemble
+from xpr.pipeline.frame import Frame, Layers, Pairs, Request
 from xpr.pipeline.order import each as each, front_to_back as front_to_back
 from xpr.types import Array, Ray, Vec3
 
@@ -41,134 +34,86 @@ def why_not(request: Request) -> str | None:
 
 def composite(frame: Frame) -> Layers:
     """Blend the tiles' lists."""
-    anatomy, grid = frame.anatomy, frame.grid
-    how = lift(frame.splats, anatomy, grid.tile_size)
-    recipe = Recipe(grid, frame.settings, frame.splats.blend, how)
-    inputs = Inputs(anatomy.pack(frame.splats), frame.constants(), image_rays(frame))
-    blend = blend_by_distance if recipe.blend.reorder else _composite
-    blended: Any = blend(recipe, inputs, frame.pairs)
-    *constants, varying, transmittance = blended
-    color, depth, features = (grid.to_image(tiles) for tiles in constants)
-    transmittance = grid.to_image(transmittance[:, None])[..., 0]
-    return assemble(frame, (color, depth, features), grid.to_image(varying), transmittance)
+    blend = frame.splats.blend
+    how = lift(frame.splats, frame.anatomy, frame.grid.tile_size)
+    recipe = Recipe(frame.grid, frame.settings, blend, how)
+    return blend_lists(frame, by_distance(recipe) if blend.reorder else Batches(recipe))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _composite(recipe: Recipe, inputs: Inputs, pairs: Pairs) -> Any:
-    """Blended constants [T, n, P] each, varying channels [T, v, P], transmittance [T, P]."""
-    return _forward(recipe, inputs, pairs)
+@dataclasses.dataclass(frozen=True)
+class Batches(Tiled):
+    """Batches of tiles, in the order of their lists."""
 
+    recipe: Recipe
 
-def _forward(recipe: Recipe, inputs: Inputs, pairs: Pairs) -> tuple[Array, ...]:
-    values = jnp.concatenate(inputs.constants, axis=1)
-    dtype, pixels = values.dtype, recipe.grid.tile_size**2
-    varying = len(recipe.lift.anatomy.varying)
+    def forward(self, inputs: Inputs, lists: Pairs) -> Outputs:
+        """Blend the tiles' lists."""
+        recipe, values = self.recipe, jnp.concatenate(inputs.constants, axis=1)
+        dtype, pixels = values.dtype, recipe.grid.tile_size**2
+        varying = len(recipe.lift.anatomy.varying)
 
-    def batch(carry: None, tiles: Array) -> tuple[None, tuple[Array, ...]]:
-        corner, ray = tile_rays(recipe, inputs.rays, tiles, dtype)
-        del corner
+        def batch(carry: None, tiles: Array) -> tuple[None, tuple[Array, ...]]:
+            _, ray = tile_rays(recipe, inputs.rays, tiles, dtype)
 
-        def visit(state: tuple, chunk: Chunk) -> tuple:
-            def step(state: tuple, entry: tuple) -> tuple[tuple, Array]:
-                transmittance, moving = state
-                row, least = entry
-                alpha, channels = recipe.lift.respond(recipe.lift.inputs(row, ray), ray)
-                alpha = opaque(recipe.blend, alpha, least[:, None])
-                weight, transmittance = over(recipe.blend, transmittance, alpha)
-                moving = tuple(m + weight * c for m, c in zip(moving, channels, strict=True))
-                return (transmittance, moving), weight
+            def visit(state: tuple, chunk: Chunk) -> tuple:
+                transmittance, moving, blended = state
+                entries = (inputs.rows[chunk.ids], chunk.least)
+                (transmittance, moving), weights = jax.lax.scan(
+                    partial(self._step, ray), (transmittance, moving), entries
+                )
+                more = _dot("sbp,sbc->bcp", weights, values[chunk.ids])
+                return transmittance, moving, blended + more
 
-            transmittance, moving, blended = state
-            entries = (inputs.rows[chunk.ids], chunk.least)
-            (transmittance, moving), weights = jax.lax.scan(step, (transmittance, moving), entries)
-            return transmittance, moving, blended + _dot("sbp,sbc->bcp", weights, values[chunk.ids])
+            shape = (len(tiles), pixels)
+            start = (
+                jnp.ones(shape, dtype),
+                tuple(jnp.zeros(shape, dtype) for _ in range(varying)),
+                jnp.zeros((len(tiles), values.shape[1], pixels), dtype),
+            )
+            transmittance, moving, blended = walk(recipe, lists, tiles, visit, start)
+            none = jnp.zeros((len(tiles), 0, pixels), dtype)
+            moving = jnp.stack(moving, axis=1) if moving else none
+            return carry, (blended, moving, jnp.abs(transmittance))
 
-        shape = (len(tiles), pixels)
-        start = (
-            jnp.ones(shape, dtype),
-            tuple(jnp.zeros(shape, dtype) for _ in range(varying)),
-            jnp.zeros((len(tiles), values.shape[1], pixels), dtype),
-        )
-        transmittance, moving, blended = walk(recipe, pairs, tiles, visit, start)
-        moving = jnp.stack(moving, axis=1) if moving else jnp.zeros((len(tiles), 0, pixels), dtype)
-        return carry, (blended, moving, jnp.abs(transmittance))
+        return Outputs(*over_batches(recipe, lists, batch, None)[1])
 
-    _, outputs = over_batches(recipe, pairs, batch, None)
-    blended, moving, transmittance = outputs
-    edges = _edges(inputs.constants)
-    return *jnp.split(blended, edges, axis=1), moving, transmittance
+    def _step(self, ray: Ray, state: tuple, entry: tuple) -> tuple[tuple, Array]:
+        """Put one more splat a tile behind: new state, its weights [B, P]."""
+        recipe = self.recipe
+        transmittance, moving = state
+        row, least = entry
+        alpha, channels = recipe.lift.respond(recipe.lift.inputs(row, ray), ray)
+        alpha = opaque(recipe.blend, alpha, least[:, None])
+        weight, transmittance = over(recipe.blend, transmittance, alpha)
+        moving = tuple(m + weight * c for m, c in zip(moving, channels, strict=True))
+        return (transmittance, moving), weight
 
-
-def _remember(recipe: Recipe, inputs: Any, pairs: Any) -> tuple[tuple[Array, ...], tuple]:
-    perturbed = jax.tree.leaves(inputs.rays, is_leaf=_is_primal)
-    # Where the camera is not differentiated, the rays' cotangents would be thrown away.
-    moving = () if any(ray.perturbed for ray in perturbed) else None
-    inputs, pairs = jax.tree.map(lambda primal: primal.value, (inputs, pairs), is_leaf=_is_primal)
-    outputs = _forward(recipe, inputs, pairs)
-    return outputs, (inputs, pairs, outputs, moving)
-
-
-def _is_primal(x: Any) -> bool:
-    return isinstance(x, jax.custom_derivatives.CustomVJPPrimal)
-
-
-def _backward(recipe: Recipe, saved: tuple, cotangents: tuple) -> tuple[Inputs, None]:
-    """Replay front to back; what lies behind a layer is the total less what came before it.
-
-    See `replay`; the gradient of a channel is the layer's weight times its cotangent.
-    """
-    inputs, pairs, outputs, moving = saved
-    # Channels that the loss does not look at cost nothing.
-    watched = [i for i in range(3) if not _is_zero(cotangents[i])]
-    values = jnp.concatenate(
-        [inputs.constants[i] for i in watched] or [_no_channel(inputs)], axis=1
-    )
-    g = jnp.concatenate([cotangents[i] for i in watched] or [_no_channel_image(outputs)], axis=1)
-    g_moving, g_transmittance = (_instantiate(c) for c in cotangents[3:])
-    totals = [jnp.sum(outputs[i] * cotangents[i], axis=1) for i in watched]
-    behind = sum(totals) + jnp.sum(outputs[3] * g_moving, axis=1) + outputs[4] * g_transmittance
-    context = _Replay(recipe, inputs, values, g, g_moving, behind, moving is not None)
-    grads = jnp.zeros((len(values), inputs.rows.shape[1] + values.shape[1]), values.dtype)
-    grads, g_rays = over_batches(recipe, pairs, partial(context.batch, pairs), grads)
-    width = inputs.rows.shape[1]
-    groups = iter(jnp.split(grads[:, width:], _edges([inputs.constants[i] for i in watched]), 1))
-    constants = tuple(
-        next(groups) if i in watched else jnp.zeros_like(c) for i, c in enumerate(inputs.constants)
-    )
-    return Inputs(grads[:, :width], constants, g_rays), None
+    def replay(self, inputs: Inputs, lists: Pairs, asked: Asked) -> tuple[Array, Any]:
+        """Replay the tiles' lists; each of the loops adds to gradients of its own."""
+        width = inputs.rows.shape[1] + asked.values.shape[1]
+        grads = jnp.zeros((len(inputs.rows), width), inputs.rows.dtype)
+        context = _Replay(self.recipe, inputs, asked)
+        return over_batches(self.recipe, lists, partial(context.batch, lists), grads)
 
 
 class _Replay(NamedTuple):
-    """The backward pass over batches of tiles.
-
-    Attributes:
-      recipe: static choices.
-      inputs: of the forward pass.
-      values: [V, n] constant channels that the loss looks at.
-      g: [T, n, P] their cotangents.
-      g_moving: [T, v, P] cotangents of the varying channels.
-      behind: [T, P] all layers and the background, times their cotangents.
-      follows_rays: whether the rays are differentiated.
-    """
+    """The backward pass over batches of tiles."""
 
     recipe: Recipe
     inputs: Inputs
-    values: Array
-    g: Array
-    g_moving: Array
-    behind: Array
-    follows_rays: bool
+    asked: Asked
 
     def batch(self, pairs: Pairs, grads: Array, tiles: Array) -> tuple[Array, Any]:
         """Add the gradients of some tiles to `grads` [V, D + n]; return those of their rays."""
         lift, rows = self.recipe.lift, self.inputs.rows
         corner, ray = tile_rays(self.recipe, self.inputs.rays, tiles, rows.dtype)
-        g, behind = rows_of(self.g, tiles), rows_of(self.behind, tiles)
-        g_moving = jnp.moveaxis(rows_of(self.g_moving, tiles), 1, 0)
+        asked = self.asked
+        g, behind = rows_of(asked.g, tiles), rows_of(asked.behind, tiles)
+        g_moving = jnp.moveaxis(rows_of(asked.g_moving, tiles), 1, 0)
 
         def visit(state: tuple, chunk: Chunk) -> tuple:
             transmittance, behind, g_ray, grads = state
-            mine, values = rows[chunk.ids], self.values[chunk.ids]
+            mine, values = rows[chunk.ids], asked.values[chunk.ids]
             seen = _dot("sbc,bcp->sbp", values, g)
             step = partial(self.step, ray, g_moving)
             (transmittance, behind, g_ray), (weights, g_inputs) = jax.lax.scan(
@@ -205,33 +150,8 @@ class _Replay(NamedTuple):
         return (layer.transmittance, layer.behind, g_ray), (layer.weight, g_inputs)
 
     def _world(self, ray: Ray) -> tuple[Vec3, Vec3] | None:
-        return (ray.origin, ray.direction) if self.follows_rays else None
+        return (ray.origin, ray.direction) if self.asked.rays else None
 
 
 def _dot(spec: str, a: Array, b: Array) -> Array:
     return jnp.einsum(spec, a, b, precision=HIGHEST)
-
-
-def _edges(groups: Any) -> list[int]:
-    widths = [group.shape[1] for group in groups]
-    return [sum(widths[: i + 1]) for i in range(len(widths) - 1)]
-
-
-def _is_zero(cotangent: Any) -> bool:
-    return isinstance(cotangent, jax.custom_derivatives.SymbolicZero) or 0 in cotangent.shape
-
-
-def _instantiate(cotangent: Any) -> Array:
-    return jnp.zeros(cotangent.shape, cotangent.dtype) if _is_zero(cotangent) else cotangent
-
-
-def _no_channel(inputs: Inputs) -> Array:
-    return jnp.zeros((len(inputs.rows), 0), inputs.rows.dtype)
-
-
-def _no_channel_image(outputs: tuple[Array, ...]) -> Array:
-    transmittance = outputs[-1]
-    return jnp.zeros((len(transmittance), 0, transmittance.shape[1]), transmittance.dtype)
-
-
-_composite.defvjp(_remember, _backward, symbolic_zeros=True)

@@ -175,9 +175,6 @@ def widest() -> int:
     return 16 if llvm.get_host_cpu_features().get("avx512f") else LANES
 
 
-_ENGINES: list[Any] = []  # the code lives as long as its engine
-
-
 def _optimised(text: str) -> llvm.ModuleRef:
     module = llvm.parse_assembly(text)
     module.triple = _target().triple
@@ -194,16 +191,6 @@ def assembly(program: Program) -> str:
 
 
 _ENGINES: list[Any] = []  # the code lives as long as its engine
-
-
-def _optimised(text: str) -> llvm.ModuleRef:
-    module = llvm.parse_assembly(text)
-    module.triple = _target().triple
-    module.data_layout = str(_target().target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    passes = llvm.create_pass_builder(_target(), options)
-    passes.getModulePassManager().run(module, passes)
-    return module
 
 
 def _compile(text: str, name: str) -> Entry:

@@ -4,8 +4,9 @@
         [--plot FILE.png] [--out FILE.json]
 
 Splats shrink as they grow in number, as in training. Every point is measured in a process of its
-own, and is the minimum of the rounds. An exponent is the slope of a line through logarithms; memory is fitted by a sum of shares, none
-negative, of the splats, of the reserved pairs, of the pixels and of the process itself.
+own, and is the minimum of the rounds. An exponent is the slope of a line through logarithms; memory
+is fitted by a sum of shares, none negative, of the splats, of the reserved pairs, of the pixels and
+of the process itself.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def cloud(n: int, shrink: float = 1) -> Gaussian3D:
 
 
 def view(width: int, height: int | None = None) -> xpr.Camera:
-    """A picture of the cube from 1.4 away, square if no height is given; 50 degrees at its shorter side."""
+    """A picture of the cube from 1.4 away, 50 degrees at its shorter side; square by default."""
     height = width if height is None else height
     focal = 0.5 * min(width, height) / np.tan(np.radians(25))
     K = jnp.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]], jnp.float32)

@@ -1,10 +1,13 @@
 """Fixtures that every test may use."""
 
 import itertools
+import os
 import pathlib
 
 import jax
 import pytest
+
+os.environ["XPR_CACHE"] = "off"  # also of the processes that tests start
 
 SHARED = pathlib.Path(__file__).parents[2] / "shared"
 

@@ -202,7 +202,7 @@ def test_the_unscented_projection_and_its_gradients_are_those_of_gsplat(case, sh
         ratio = jnp.linalg.det(sharp) / jnp.linalg.det(blurred)
         conic = jnp.linalg.inv(blurred)[jnp.array([0, 0, 1]), jnp.array([0, 1, 1])]
         faded = jnp.sqrt(jnp.maximum(ratio, 1e-12))
-        depth = view.to_camera(mean)[2]
+        depth = view.sort_key(mean)
         return (center, conic, faded, depth), (jnp.diag(blurred), seen)
 
     def all_views(means, quats, scales):

@@ -11,7 +11,7 @@ LONGEST = 400  # lines a file
 # From the bottom up: a part may import its own layer and those below.
 LAYERS = (
     {"errors", "math"},
-    {"camera", "files", "lens", "media", "paths", "sh", "shutter", "types"},
+    {"cache", "camera", "files", "lens", "media", "paths", "sh", "shutter", "types"},
     {"methods", "pipeline"},
     {"arrays", "data", "distributed", "export", "io", "train", "world"},
     {"blame", "check"},

@@ -191,7 +191,7 @@ WRONG = {
     ),
     "backend": (
         lambda s, c: (s, c, {"backend": "gpu"}),
-        "unknown backend 'gpu'; known: auto, pallas, cpu, xla",
+        "unknown backend 'gpu'; known: auto, cpu, pallas, xla",
     ),
 }
 

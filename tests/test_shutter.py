@@ -91,3 +91,31 @@ def test_half_a_shutter_is_refused(change, expected):
     case = scenes.case()
     with pytest.raises(xpr.UserError, match=expected):
         xpr.render(case.scene, case.camera.replace(**change))
+
+
+def work(case, names):
+    """How many equations the gradient of some inputs has, and how many arrays its loops carry."""
+
+    def loss(inputs):
+        return scenes.loss(case._replace(**inputs), "xla", scenes.SETTINGS)[0]
+
+    equations = carried = 0
+    pending = [jax.make_jaxpr(jax.grad(loss))({name: getattr(case, name) for name in names}).jaxpr]
+    while pending:
+        jaxpr = pending.pop()
+        equations += len(jaxpr.eqns)
+        for equation in jaxpr.eqns:
+            carried += len(equation.outvars) * (equation.primitive.name == "while")
+            for value in jax.tree.leaves(equation.params, is_leaf=lambda x: hasattr(x, "eqns")):
+                inner = getattr(value, "jaxpr", value)
+                if hasattr(inner, "eqns"):
+                    pending.append(inner)
+    return equations, carried
+
+
+def test_a_gradient_of_the_scene_alone_has_no_camera_part():
+    """Fewer equations for any method; for one along the ray its loop carries no ray's cotangent."""
+    for case, rays in ((scenes.case("OpenCV"), 0), (balls(Balls, "OpenCV"), 6)):
+        alone, both = work(case, ["scene"]), work(case, ["scene", "camera"])
+        assert alone[0] < 0.9 * both[0]
+        assert both[1] - alone[1] == rays * scenes.SETTINGS.loops

@@ -11,7 +11,6 @@ from training_scenes import QUICK, dataset
 from xpr.camera import Camera
 from xpr.errors import DataError, UserError
 from xpr.lens import OpenCV
-from xpr.math import rotation_exp
 from xpr.train import refine, refined
 from xpr.train.config import TrainConfig
 from xpr.train.fit import fit
@@ -96,23 +95,26 @@ def test_only_the_rows_of_the_photos_move():
 def test_a_disturbed_pose_comes_back():
     """With the scene held, the corrections turn each camera back to where it was."""
     truth = [STRAIGHT.views[i].camera for i in STRAIGHT.train]
-    r, points = np.random.default_rng(0), np.random.default_rng(1).normal(size=(30, 3)) * 0.4
-    turns = [rotation_exp(jnp.asarray(0.02 * r.normal(size=3), jnp.float32)) for _ in truth]
+    points = np.random.default_rng(1).normal(size=(30, 3)) * 0.4
+    motion = 0.02 * np.random.default_rng(0).normal(size=(len(truth), 6))
+    disturbance = refine.Correction(jnp.asarray(motion, jnp.float32), None, None)
 
     def image(camera: Camera):
         return jax.vmap(lambda point: camera.to_pixel(camera.to_camera(point)))(jnp.asarray(points))
 
-    def turned(camera, turn):
-        return camera.replace(viewmat=jnp.asarray(camera.viewmat).at[:3, :3].set(
-            turn @ camera.viewmat[:3, :3]))  # fmt: skip
-
-    wrong = [turned(camera, turn) for camera, turn in zip(truth, turns, strict=True)]
+    places = [refine.Place(np.array(v), np.array(0)) for v in range(len(truth))]
+    wrong = [
+        refine.corrected(camera, disturbance, place, jnp.ones(()))
+        for camera, place in zip(truth, places, strict=True)
+    ]
     state = refine.start(("poses",), truth)
 
     @jax.jit
     def step(state, camera, wanted, place, rate):
         def loss(correction):
-            return jnp.sum((image(refine.corrected(camera, correction, place, 1.0)) - wanted) ** 2)
+            return jnp.sum(
+                (image(refine.corrected(camera, correction, place, jnp.ones(()))) - wanted) ** 2
+            )
 
         value, slope = jax.value_and_grad(loss)(state.correction)
         return refine.descend(state, slope, [place], refine.Correction(rate, None, None)), value
@@ -120,10 +122,8 @@ def test_a_disturbed_pose_comes_back():
     first, last = 0.0, 0.0
     for i in range(60 * len(truth)):
         v = i % len(truth)
-        place = refine.Place(np.array(v), np.array(0))
-        state, value = step(
-            state, wrong[v], image(truth[v]), place, 3e-3 * 0.93 ** (i // len(truth))
-        )
+        rate = 3e-3 * 0.93 ** (i // len(truth))
+        state, value = step(state, wrong[v], image(truth[v]), places[v], rate)
         first += float(value) * (i < len(truth))
         last += float(value) * (i >= 59 * len(truth))
     assert last < 0.01 * first

@@ -56,6 +56,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _command(name: str, arguments: list[str]) -> int:
+    from xpr import cache
     from xpr.cli.arguments import parse
 
     module, _, attribute = COMMANDS[name][0].partition(":")
@@ -64,6 +65,7 @@ def _command(name: str, arguments: list[str]) -> int:
         parsed = parse(command, arguments, f"xpr {name}")
     except SystemExit:  # --help
         return 0
+    cache.turn_on()
     parsed.run()
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator
@@ -13,6 +14,12 @@ from PIL import Image
 from xpr.errors import DataError
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
+LARGEST_PLAIN = 1 << 25  # pixels that any file may hold: one colour compresses well
+LARGEST_GROWTH = 256  # pixels a byte, beyond that
+UNREADABLE = (
+    *(OSError, ValueError, SyntaxError),
+    *(Image.DecompressionBombError, Image.DecompressionBombWarning),
+)
 SPELLINGS = (*SUFFIXES, *(suffix.upper() for suffix in SUFFIXES))
 
 
@@ -104,11 +111,8 @@ def image_size(path: Path) -> tuple[int, int]:
     Raises:
       DataError: no image.
     """
-    try:
-        with Image.open(path) as image:
-            return image.size
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise _unreadable(path, error) from error
+    with _opened(path) as image:
+        return image.size
 
 
 def read_image(path: Path, size: tuple[int, int]) -> np.ndarray:
@@ -124,13 +128,10 @@ def read_image(path: Path, size: tuple[int, int]) -> np.ndarray:
     Raises:
       DataError: the file cannot be decoded.
     """
-    try:
-        with Image.open(path) as image:
-            photo = _eight_bit(image)
-            # Pillow premultiplies RGBA before it averages, and divides afterwards.
-            return np.asarray(_resized(photo, size))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise _unreadable(path, error) from error
+    with _opened(path) as image:
+        photo = _eight_bit(image)
+        # Pillow premultiplies RGBA before it averages, and divides afterwards.
+        return np.asarray(_resized(photo, size))
 
 
 def read_mask(path: Path, size: tuple[int, int]) -> np.ndarray:
@@ -141,13 +142,39 @@ def read_mask(path: Path, size: tuple[int, int]) -> np.ndarray:
     Raises:
       DataError: the file cannot be decoded.
     """
+    with _opened(path) as image:
+        values = np.asarray(_eight_bit(image).convert("L"))
+    half = values.max() / 2
+    kept = Image.fromarray(np.where(values > half, np.uint8(255), np.uint8(0)))
+    return np.asarray(_resized(kept, size)) >= 128
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    """An image of which the header is read, and whose file can hold that many pixels.
+
+    Raises:
+      DataError: it cannot, is no image, or is damaged wherever the block looks at it.
+    """
     try:
         with Image.open(path) as image:
-            values = np.asarray(_eight_bit(image).convert("L"))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise _unreadable(path, error) from error
-    kept = Image.fromarray(np.where(values * 2.0 > values.max(), 255, 0).astype(np.uint8))
-    return np.asarray(_resized(kept, size)) >= 128
+            _check_pixels(image.width * image.height, path.stat().st_size)
+            yield image
+    except UNREADABLE as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{path} cannot be read as an image: {reason}. Replace it, or take it out of the "
+            "dataset."
+        ) from error
+
+
+def _check_pixels(pixels: int, stored: int) -> None:
+    allowed = max(LARGEST_PLAIN, LARGEST_GROWTH * stored)
+    if pixels > allowed:
+        raise ValueError(
+            f"it declares {pixels:,} pixels in {stored:,} bytes, expected at most {allowed:,}: it "
+            "is damaged or made to fill the memory"
+        )
 
 
 def _resized(image: Image.Image, size: tuple[int, int]) -> Image.Image:
@@ -181,10 +208,3 @@ def _spellings(path: Path) -> Iterator[Path]:
     if path.suffix.lower() in SUFFIXES:
         yield from (path.with_suffix(suffix) for suffix in SPELLINGS)
         yield path.with_suffix("")
-
-
-def _unreadable(path: Path, error: Exception) -> DataError:
-    reason = " ".join(str(error).split())
-    return DataError(
-        f"{path} cannot be read as an image: {reason}. Replace it, or take it out of the dataset."
-    )

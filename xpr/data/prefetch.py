@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -97,15 +98,22 @@ class Feed:
         """Continue exactly where `state` was taken.
 
         Raises:
-          UserError: the state of another seed or of another number of views.
+          UserError: the state of another seed or of another number of views, or a damaged one.
         """
         identity = {key: state.get(key) for key in self._identity}
         if identity != self._identity:
             raise UserError(
-                f"the saved input order belongs to {identity}, expected {self._identity}. "
+                f"the saved input order belongs to {identity!s:.80}, expected {self._identity}. "
                 "Resume with the same data and the same seed."
             )
-        self._items.set_state(state["order"])
+        order = state.get("order")
+        place = order.get("next_index") if isinstance(order, dict) else None
+        if type(place) is not int or not 0 <= place <= sys.maxsize:
+            raise UserError(
+                f"the saved input order stands at {order!r:.80}, expected a next_index of 0 or "
+                "more: the checkpoint is damaged."
+            )
+        self._items.set_state({"next_index": place})
 
     def close(self) -> None:
         """Stop reading ahead. The feed gives nothing more."""

@@ -29,7 +29,7 @@ def load(path: str | Path, *, downscale: int = 1) -> Dataset:
       UserError: a downscale below 1.
       DataError: nothing to load there, or a file that is damaged or not supported.
     """
-    path = Path(path).expanduser()
+    path = _at_home(Path(path))
     if downscale < 1:
         raise UserError(f"downscale is {downscale}, expected 1 or more.")
     if path.is_file() and path.suffix.lower() == ".json":
@@ -45,6 +45,14 @@ def load(path: str | Path, *, downscale: int = 1) -> Dataset:
     if (path / TRAIN).is_file():
         return load_blender(path, downscale)
     raise DataError(_nothing_known(path))
+
+
+def _at_home(path: Path) -> Path:
+    """With a leading `~` resolved, if it is that of anybody."""
+    try:
+        return path.expanduser()
+    except RuntimeError:  # of nobody: an ordinary name then
+        return path
 
 
 def _photo_root(path: Path, model: Path) -> Path:

@@ -76,6 +76,13 @@ class Fields:
             raise self.wrong(name, "a string")
         return value
 
+    def number(self, name: str, *, least: float = -math.inf) -> float:
+        """The finite number under `name`."""
+        value = self.values.get(name)
+        if not _is_finite(value) or value < least:
+            raise self.wrong(name, f"a number from {least:g} up")
+        return float(value)
+
     def numbers(self, name: str, *, least: int = 0, most: int = 256) -> list[float]:
         """The list of finite numbers under `name`, from `least` to `most` long."""
         values = self.values.get(name)
@@ -84,13 +91,12 @@ class Fields:
         length = f"{least}" if least == most else f"{least} to {most}"
         raise self.wrong(name, f"a list of {length} numbers")
 
-    def texts(self, name: str, count: int) -> list[str]:
-        """The list of `count` strings under `name`."""
+    def texts(self, name: str, count: int | None = None) -> list[str]:
+        """The list of strings under `name`, of any length where `count` is not given."""
         values = self.values.get(name)
-        if not isinstance(values, list) or len(values) != count:
-            raise self.wrong(name, f"a list of {count} strings")
-        if not all(isinstance(value, str) for value in values):
-            raise self.wrong(name, f"a list of {count} strings")
+        listed = isinstance(values, list) and all(isinstance(value, str) for value in values)
+        if not listed or (count is not None and len(values) != count):
+            raise self.wrong(name, f"a list of {'' if count is None else f'{count} '}strings")
         return values
 
     def wrong(self, name: str, expected: str) -> DataError:
@@ -110,7 +116,7 @@ def _is_list(value: object, least: int, most: int) -> TypeGuard[list[Any]]:
     return isinstance(value, list) and least <= len(value) <= most
 
 
-def _is_finite(value: Any) -> bool:
+def _is_finite(value: Any) -> TypeGuard[int | float]:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     try:

@@ -34,7 +34,7 @@ class Request(NamedTuple):
       blend: its rule.
       anatomy: of the record.
       dtype: of all arrays.
-      features: channels that are given to `render`.
+      features: how many channels are given to `render`, beside those of the hits.
       grid: the tiles.
       settings: of the machine.
     """

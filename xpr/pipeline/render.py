@@ -72,7 +72,7 @@ def render(
       background: [3] RGB, or [C, 3]; black if None.
       features: [N, F] extra channels per primitive.
       alive: [N] bool; the others are left out. All, if None.
-      backend: "auto", "pallas" (kernels for GPUs), "cpu" (kernels for CPUs), "xla" (anywhere) or
+      backend: "auto", "cpu" or "pallas" (kernels for CPUs and for GPUs), "xla" (anywhere) or
         "reference" (every splat at every pixel; for small scenes). "auto" takes the first that can.
       settings: tile size and batching; by default the measured ones of this platform.
 
@@ -171,12 +171,6 @@ def _render(
     )
 
 
-def _drawn(one: Primitive, camera: Camera) -> tuple[Splat, Array]:
-    """What is drawn of a primitive, and its depth."""
-    projected = one.project(camera)
-    return projected.splat, projected.depth
-
-
 def _lit(layers: Layers, frame: Frame) -> Layers:
     """The layers where light reaches the image; what a lens cannot see shows the background."""
     pixels = jnp.asarray(frame.grid.pixels(), frame.depth.dtype)
@@ -188,6 +182,12 @@ def _lit(layers: Layers, frame: Frame) -> Layers:
         layers,
         nothing,
     )
+
+
+def _drawn(one: Primitive, camera: Camera) -> tuple[Splat, Array]:
+    """What is drawn of a primitive, and its depth."""
+    projected = one.project(camera)
+    return projected.splat, projected.depth
 
 
 def _nothing(camera: Camera, background: Array, features: Array | None) -> Output:

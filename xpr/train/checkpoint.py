@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -11,10 +13,13 @@ import jax
 import orbax.checkpoint as ocp
 
 from xpr.errors import DataError
+from xpr.io.contents import told
+from xpr.io.fields import Fields
 from xpr.train.config import VERSION
 from xpr.train.state import P, TrainState
 
 KEPT = 3
+ALIVE = ".alive"  # the leaf whose length is the cap
 
 
 class Checkpoints:
@@ -25,12 +30,27 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path):
-        """Open the folder, making it where it is missing."""
+        """Open the folder, making it where it is missing.
+
+        Raises:
+          OSError: it cannot be made.
+        """
         options = ocp.CheckpointManagerOptions(
             max_to_keep=KEPT, enable_async_checkpointing=False, cleanup_tmp_directories=True
         )
         self._folder = folder
         self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
+
+    @classmethod
+    def of_run(cls, folder: Path) -> Self:
+        """Open the folder of a run that is to go on.
+
+        Raises:
+          DataError: there is none; it is not made.
+        """
+        if not folder.is_dir():
+            raise DataError(f"{folder} does not exist: the run has no checkpoint. Train anew.")
+        return cls(folder)
 
     def __enter__(self) -> Self:
         return self
@@ -62,11 +82,20 @@ class Checkpoints:
         self._manager.save(
             step,
             args=ocp.args.Composite(
-                state=ocp.args.StandardSave(_plain(state)), meta=ocp.args.JsonSave(meta)
+                state=ocp.args.StandardSave(_stored(_plain(state))), meta=ocp.args.JsonSave(meta)
             ),
         )
 
-    def restore(self, template: TrainState[P]) -> tuple[TrainState[P], dict[str, Any]]:
+    def check_cap(self, cap: int) -> None:
+        """Refuse a state of another size than `cap` slots, before that many are reserved.
+
+        Raises:
+          DataError: as `restore`.
+        """
+        step, meta = self._meta()
+        self._check(step, meta, {ALIVE: f"bool[{cap}]"}, [ALIVE])
+
+    def restore(self, template: TrainState[P]) -> tuple[TrainState[P], Fields]:
         """The last complete checkpoint.
 
         Args:
@@ -76,39 +105,75 @@ class Checkpoints:
           The state and what was saved beside it.
 
         Raises:
-          DataError: there is none, or it belongs to another version, method or size.
+          DataError: there is none, it is damaged, or it belongs to another version, method or size.
         """
+        step, meta = self._meta()
+        want = _layout(template)
+        self._check(step, meta, want, sorted(meta.object("leaves").values.keys() | want.keys()))
+        plain = _plain(template)
+        wanted = jax.tree.map(ocp.utils.to_shape_dtype_struct, _stored(plain))
+        found = self._restore(step, state=ocp.args.StandardRestore(wanted))["state"]
+        state = jax.tree.map(lambda leaf, have: leaf if have is None else have, plain, found)
+        return state.replace(key=jax.random.wrap_key_data(state.key)), meta.object("beside")
+
+    def _meta(self) -> tuple[int, Fields]:
+        """The last step, and what was saved beside its state."""
         step = self.latest
         if step is None:
             raise DataError(
                 f"{self._folder} holds no complete checkpoint. Remove the run and train anew."
             )
         meta = self._restore(step, meta=ocp.args.JsonRestore())["meta"]
-        self._check(step, meta, template)
-        wanted = jax.tree.map(ocp.utils.to_shape_dtype_struct, _plain(template))
-        found = self._restore(step, state=ocp.args.StandardRestore(wanted))["state"]
-        return found.replace(key=jax.random.wrap_key_data(found.key)), meta["beside"]
+        if not isinstance(meta, dict):
+            raise self._damaged(step, f"its meta is {told(meta)}, expected an object")
+        return step, Fields(self._folder / str(step), "meta", meta)
 
     def _restore(self, step: int, **items: Any) -> Mapping[str, Any]:
-        return self._manager.restore(step, args=ocp.args.Composite(**items))
+        try:
+            return self._manager.restore(step, args=ocp.args.Composite(**items))
+        except Exception as error:  # damage shows as any error of orbax, tensorstore or json
+            why = f"{type(error).__name__}: {told(error)}"
+        _drop_readers()
+        raise self._damaged(step, why)
 
-    def _check(self, step: int, meta: dict[str, Any], template: TrainState[P]) -> None:
+    def _damaged(self, step: int, why: str) -> DataError:
+        return DataError(
+            f"{self._folder / str(step)} is damaged: {why}. Remove this folder: the run goes on "
+            "from the checkpoint before it."
+        )
+
+    def _check(self, step: int, meta: Fields, want: dict[str, str], names: list[str]) -> None:
+        """The version, and the shape and type of the leaves of these names."""
         where = f"the checkpoint of step {step} in {self._folder}"
-        if meta.get("version") != VERSION:
+        version, have = meta.values.get("version"), meta.object("leaves").values
+        if version != VERSION:
             raise DataError(
-                f"{where} is of version {meta.get('version')}, expected {VERSION}. Train anew."
+                f"{where} is of version {told(version)}, expected {VERSION}. Train anew."
             )
-        have, want = meta["leaves"], _layout(template)
-        for name in sorted(have.keys() | want.keys()):
+        for name in names:
             if have.get(name) != want.get(name):
                 raise DataError(
-                    f"{where} has {name} as {have.get(name)}, expected {want.get(name)}. Resume "
-                    "with the method, cap and sh_degree of its config.json."
+                    f"{where} has {told(name)} as {told(have.get(name))}, expected "
+                    f"{want.get(name)}. Resume with the method, cap and sh_degree of its config.json."
                 )
+
+
+def _drop_readers() -> None:
+    """Free what a failed restore was still reading; Python would print each one's end."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
 
 
 def _plain(state: TrainState[P]) -> TrainState[P]:
     return state.replace(key=jax.random.key_data(state.key))
+
+
+def _stored(state: TrainState[P]) -> TrainState[P]:
+    """Without the leaves that hold no number, which orbax refuses: no harmonics at degree 0."""
+    return jax.tree.map(lambda leaf: leaf if leaf.size else None, state)
 
 
 def _layout(state: TrainState[P]) -> dict[str, str]:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from xpr.errors import DataError, UserError
 from xpr.files import atomic_write
+from xpr.io.contents import told
 from xpr.train.refine import parts_of
 
 FULL_RUN = 30_000  # steps: the length for which the published schedules are written
-LARGEST_SEED = 2**31 - 1
+LARGEST = 2**31 - 1  # of whole numbers: the compiled step counts in int32
 VERSION = 1  # of the run folder; raised when an older one cannot be continued
+
+COUNTS = ("steps", "cap", "downscale", "batch", "random_points", "log_every", "save_every")
+WEIGHTS = ("ssim_weight", "min_opacity", "opacity_penalty", "scale_penalty", "noise")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,13 +77,12 @@ class TrainConfig:
         Raises:
           UserError: naming the setting, its value and what it may be.
         """
-        for name in ("steps", "cap", "downscale", "batch", "random_points"):
-            _at_least(name, getattr(self, name), 1)
-        for name in ("log_every", "save_every"):
-            _at_least(name, getattr(self, name), 1)
-        _at_least("seed", self.seed, 0)
-        if self.seed > LARGEST_SEED:
-            raise UserError(f"seed is {self.seed}, expected at most {LARGEST_SEED}.")
+        for name in COUNTS:
+            _within(name, getattr(self, name), 1, LARGEST)
+        for name in WEIGHTS:
+            _within(name, getattr(self, name), 0, math.inf)
+        _within("seed", self.seed, 0, LARGEST)
+        _within("ssim_weight", self.ssim_weight, 0, 1)
         parts_of(self.optimize)
         if not 0 <= self.sh_degree <= 4:
             raise UserError(f"sh_degree is {self.sh_degree}, expected 0, 1, 2, 3 or 4.")
@@ -101,15 +105,18 @@ class TrainConfig:
             raise DataError(f"{path} is of another version of xpr, expected {VERSION}. Train anew.")
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(settings.keys() - known):
-            raise DataError(f"{path} has unknown settings: {', '.join(unknown)}. Remove them.")
+            raise DataError(
+                f"{path} has unknown settings: {told(', '.join(unknown))}. Remove them."
+            )
         for field in dataclasses.fields(cls):
             _check_type(path, field.name, settings.get(field.name, field.default), field.default)
         return cls(**settings)
 
 
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise UserError(f"{name} is {value}, expected at least {least}.")
+def _within(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most or value == math.inf:
+        above = f" and at most {most}" if most < math.inf else ""
+        raise UserError(f"{name} is {told(value)}, expected at least {least}{above}.")
 
 
 def _check_type(path: Path, name: str, value: object, like: object) -> None:
@@ -117,7 +124,7 @@ def _check_type(path: Path, name: str, value: object, like: object) -> None:
     kinds = (int, float) if isinstance(like, float) else (type(like),)
     if not isinstance(value, kinds) or isinstance(value, bool):
         kind = type(like).__name__
-        raise DataError(f"{path}: {name} is {value!r}, expected a value of type {kind}.")
+        raise DataError(f"{path}: {name} is {told(repr(value))}, expected a value of type {kind}.")
 
 
 def _read(path: Path) -> dict[str, Any]:

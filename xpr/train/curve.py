@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
 from xpr.files import atomic_write
 
 
@@ -18,6 +15,10 @@ def save_curve(lines: list[dict[str, Any]], path: Path) -> None:
       lines: of metrics.jsonl; each has step, loss and psnr.
       path: of the PNG.
     """
+    # Importing it takes longer than a step: it waits until there is something to draw.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(8, 4), layout="constrained")
     FigureCanvasAgg(figure)
     left = figure.add_subplot()

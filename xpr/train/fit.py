@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from xpr import io, media, methods
+from xpr import cache, io, media, methods
 from xpr.errors import UserError
 from xpr.train import refined
 from xpr.train.checkpoint import Checkpoints
@@ -112,6 +112,7 @@ def fit(
         raise UserError("the dataset has no training views, expected at least one.")
     method = methods.load(config.method)
     folder = _open(out, resume, config)
+    cache.turn_on()
     trainer = Trainer(dataset, method, config)
     try:
         run = Run(trainer, config, folder, progress)
@@ -147,7 +148,7 @@ class Run:
     def restore(self) -> None:
         """Go on from the folder's last checkpoint."""
         assert self._folder is not None
-        with Checkpoints(self._folder.checkpoints) as checkpoints:
+        with Checkpoints.of_run(self._folder.checkpoints) as checkpoints:
             self._trainer.restore(*checkpoints.restore(self._trainer.state))
         self._folder.rewind(self._trainer.done)
         self._marked = (self._trainer.done, time.perf_counter())
@@ -241,7 +242,10 @@ class Run:
 
 def _open(out: Path | None, resume: Path | None, config: TrainConfig) -> RunFolder | None:
     if resume is not None:
-        return RunFolder.reopen(resume, config)
+        folder = RunFolder.reopen(resume, config)
+        with Checkpoints.of_run(folder.checkpoints) as checkpoints:
+            checkpoints.check_cap(config.cap)
+        return folder
     return None if out is None else RunFolder.start(out, config)
 
 

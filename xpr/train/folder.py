@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from xpr.errors import DataError, UserError
+from xpr.errors import UserError
 from xpr.files import atomic_write
-from xpr.train.config import TrainConfig
+from xpr.io.fields import Fields
+from xpr.train.config import LARGEST, TrainConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,14 +127,23 @@ class RunFolder:
             file.write(json.dumps(line) + "\n")
 
     def logged(self) -> list[dict[str, Any]]:
-        """The lines of the metrics; a last line that a kill cut short is left out."""
+        """The lines of the metrics; a last line that a kill cut short is left out.
+
+        Raises:
+          DataError: naming the line that is damaged.
+        """
         if not self.metrics.exists():
             return []
-        whole = self.metrics.read_text().splitlines(keepends=True)
-        try:
-            return [json.loads(line) for line in whole if line.endswith("\n")]
-        except ValueError as error:
-            raise DataError(f"{self.metrics} has a line that is no JSON: {error}.") from error
+        *whole, _cut = self.metrics.read_bytes().split(b"\n")
+        return [self._line(row, text) for row, text in enumerate(whole, 1)]
+
+    def _line(self, row: int, text: bytes) -> dict[str, Any]:
+        line = Fields.parse(self.metrics, f"line {row}", text)
+        line.integer("step", least=0, most=LARGEST)
+        for name in ("loss", "psnr"):
+            if not isinstance(line.values.get(name), float):  # NaN too: a lost run logs it
+                line.integer(name, least=-LARGEST, most=LARGEST)
+        return line.values
 
     def rewind(self, step: int) -> None:
         """Drop the metrics after `step`, which the run repeats from its checkpoint."""

@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 from xpr.data.prefetch import Feed
-from xpr.pipeline.capacity import Capacity
+from xpr.io.fields import Fields
+from xpr.pipeline.capacity import LARGEST, Capacity
 from xpr.train.config import TrainConfig
 from xpr.train.init import initial_scene
 from xpr.train.photo import Photo
@@ -122,13 +123,19 @@ class Trainer(Generic[P]):
             "notes": self.notes,
         }
 
-    def restore(self, state: TrainState[P], beside: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+    def restore(self, state: TrainState[P], beside: Fields) -> None:
+        """Go on from a checkpoint.
+
+        Raises:
+          DataError: what stands beside the state is damaged.
+          UserError: it belongs to other photos.
+        """
+        self._feed.restore(beside.object("feed").values)
+        room, watch = beside.object("capacity"), beside.object("watch")
+        self.capacity = Capacity(*_sizes(room, Capacity, least=1))
+        self._watch = Watch(*_sizes(watch, Watch, least=0))
+        self.seconds, self.notes = beside.number("seconds", least=0), beside.texts("notes")
         self.state = state
-        self.capacity = Capacity(**beside["capacity"])
-        self._watch = Watch(**beside["watch"])
-        self.seconds, self.notes = beside["seconds"], list(beside["notes"])
-        self._feed.restore(beside["feed"])
 
     def close(self) -> None:
         """Stop reading photos."""
@@ -145,3 +152,9 @@ class Trainer(Generic[P]):
     def refined(self, dataset: Dataset) -> Dataset:
         """The dataset with the cameras as the run has refined them so far."""
         return self._refined.applied(dataset, self.state.refinement)
+
+
+def _sizes(saved: Fields, kind: type[Capacity | Watch], *, least: int) -> list[int]:
+    """The whole numbers that a record of this kind consists of."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    return [saved.integer(name, least=least, most=LARGEST) for name in names]

@@ -9,7 +9,7 @@ from xpr.errors import UserError
 from xpr.pipeline.frame import Request
 
 # The first without a reason against it is taken.
-AUTO = ("pallas", "cpu", "xla", "reference")
+AUTO = ("cpu", "pallas", "xla", "reference")
 REORDERING = ("xla", "reference")  # those that can put hits in the order of their distance
 
 

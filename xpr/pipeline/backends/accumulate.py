@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from xpr.pipeline.bin import Pairs
+from xpr.pipeline.frame import Pairs
 from xpr.pipeline.settings import ACCUMULATIONS
 from xpr.types import Array
 

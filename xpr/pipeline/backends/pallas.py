@@ -21,14 +21,14 @@ from xpr.pipeline.backends.accumulate import Accumulation
 from xpr.pipeline.backends.dialect import Dialect, dialect
 from xpr.pipeline.backends.replay import Asked, Inputs, Outputs, Tiled, composite as tiled_composite
 from xpr.pipeline.backends.tile import Lists, Pixels, TileLoop, World
-from xpr.pipeline.bin import Pairs, pair as pair
-from xpr.pipeline.frame import Frame, Layers, Request
+from xpr.pipeline.bin import pair as pair
+from xpr.pipeline.frame import Frame, Layers, Pairs, Request
 from xpr.pipeline.grid import Grid
 from xpr.pipeline.order import each as each, front_to_back as front_to_back
 from xpr.pipeline.settings import Kernel, Settings
 from xpr.types import Array, Blend, Ray, Vec2, Vec3
 
-MOST_CHANNELS = 32  # constant over a splat: each takes a register a pixel, or two in a replay
+MOST_FEATURES = 32  # given to `render`: each takes a register a pixel
 
 
 class Reads(NamedTuple):
@@ -162,16 +162,11 @@ def _rows(channels: Any, tile: Array) -> list[Array]:
 
 def why_not(request: Request) -> str | None:
     """The platform, sizes that do not fit a GPU, or a primitive that a kernel does not know."""
-    kernel, size, parts = request.settings.kernel, request.grid.tile_size, request.anatomy
+    kernel, size = request.settings.kernel, request.grid.tile_size
     reason = dialect(kernel).why_not(jax.default_backend(), size)
-    constant = sum(leaf is not None for leaf in parts.constant)
-    channels = constant + (not parts.has_depth) + request.features
-    if reason is None and channels > MOST_CHANNELS:
-        reason = (
-            f"a program holds at most {MOST_CHANNELS} channels of colour, depth and features, not "
-            f"{channels}."
-        )
-    return reason or _unknown(parts, kernel, size, str(request.dtype))
+    if reason is None and request.features > MOST_FEATURES:
+        reason = f"a program holds at most {MOST_FEATURES} features, not {request.features}."
+    return reason or _unknown(request.anatomy, kernel, size, str(jnp.dtype(request.dtype)))
 
 
 def composite(frame: Frame) -> Layers:

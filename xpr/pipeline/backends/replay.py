@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from xpr.pipeline.bin import Pairs
-from xpr.pipeline.frame import Frame, Layers, assemble
+from xpr.pipeline.frame import Frame, Layers, Pairs, assemble
 from xpr.types import Array, Vec3
 
 

@@ -84,8 +84,12 @@ def _stored(path: Path) -> Workload:
         sh0=jnp.asarray(stored["sh"][:, :1]),
         shN=jnp.asarray(stored["sh"][:, 1:]),
     )
-    size = {"width": int(stored["width"]), "height": int(stored["height"])}
-    camera = xpr.Camera(jnp.asarray(stored["viewmat"]), jnp.asarray(stored["K"]), **size)
+    camera = xpr.Camera(
+        jnp.asarray(stored["viewmat"]),
+        jnp.asarray(stored["K"]),
+        width=int(stored["width"]),
+        height=int(stored["height"]),
+    )
     return Workload(path.stem, scene, camera)
 
 
@@ -130,11 +134,12 @@ def cloud(n: int, shrink: float = 1) -> Gaussian3D:
         "sh0": random.uniform(-1.7, 1.7, (n, 1, 3)),
         "shN": random.normal(0, 0.08, (n, 15, 3)),
     }
-    return Gaussian3D(**{name: jnp.asarray(x, jnp.float32) for name, x in fields.items()})
+    arrays: Any = {name: jnp.asarray(x, jnp.float32) for name, x in fields.items()}
+    return Gaussian3D(**arrays)
 
 
 def view(width: int, height: int | None = None) -> xpr.Camera:
-    """A picture of the cube from 1.4 away, square if no height is given; 50 degrees at its shorter side."""
+    """A picture of the cube from 1.4 away, 50 degrees at its shorter side; square by default."""
     height = width if height is None else height
     focal = 0.5 * min(width, height) / np.tan(np.radians(25))
     K = jnp.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]], jnp.float32)

@@ -21,7 +21,7 @@ from benchmarks.workloads import Workload
 from xpr.errors import UserError
 from xpr.methods.gaussian3d import Gaussian3D
 
-# OpenMP reads them when it is loaded. A waiting thread must not spin: it would slow down the others.
+# OpenMP reads them when it is loaded. A waiting thread must not spin: others want its core.
 OPENMP = {"OMP_PROC_BIND": "spread", "OMP_PLACES": "cores", "OMP_WAIT_POLICY": "passive"}
 
 

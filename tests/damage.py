@@ -1,7 +1,9 @@
-"""Ways in which files go bad, for property-based tests of readers."""
+"""Ways in which files go bad, for property-based tests of readers, and disks for writers."""
 
+import contextlib
 import io
 import re
+import resource
 import struct
 import zipfile
 
@@ -13,6 +15,17 @@ WORDS = [str(n).encode() for n in COUNTS] + [
     *(b"[" * 5000, b"9" * 5000, b'"../../../etc/passwd"', b'"/etc/passwd"', b'"\\u0000"'),
 ]
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
+
+
+@contextlib.contextmanager
+def full_disk(room=64):
+    """No file grows beyond `room` bytes: a write fails half way."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def damaged(draw, content):

@@ -6,13 +6,14 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import tyro
 
-from xpr import io
 from xpr.cli.render import Render
-from xpr.cli.sources import splats_of
+from xpr.cli.sources import scene_in
 from xpr.errors import UserError
 from xpr.files import check_target
+from xpr.types import count
 
 VIEWS = 24  # on the path that buffers are sized for
 
@@ -49,16 +50,13 @@ class Export:
         if self.baked and self.parameters:
             raise UserError("--baked and --parameters exclude each other.")
         check_target(self.output)
-        file = splats_of(self.source)
-        table = io.read(file)
-        for note in table.notes:
-            print(f"{file}: {note}")
-        if not len(table):
-            raise UserError(f"{file} holds no splats: there is nothing to export.")
-        cameras = Render(self.source, data=self.data, frames=VIEWS).cameras(table.mean)
+        scene = scene_in(self.source)
+        if not count(scene):
+            raise UserError(f"{self.source} holds no splats: there is nothing to export.")
+        means = np.asarray(getattr(scene, scene.position_field))
         export.save(
-            io.to_scene(table),
-            cameras,
+            scene,
+            Render(self.source, data=self.data, frames=VIEWS).cameras(means),
             self.output,
             sizes=self._sizes(),
             platforms=tuple(self.platforms.split(",")),

@@ -74,16 +74,25 @@ class Checkpoints:
         Args:
           state: of the run.
           beside: what else the host must know to go on, as JSON.
+
+        Raises:
+          OSError: it cannot be written, on a full disk for instance; the others stay whole.
         """
         step = int(state.step)
         if step == self.latest:
             return
         meta = {"version": VERSION, "leaves": _layout(state), "beside": beside}
-        self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardSave(_stored(_plain(state))), meta=ocp.args.JsonSave(meta)
-            ),
+        state_args = ocp.args.StandardSave(_stored(_plain(state)))
+        items = ocp.args.Composite(state=state_args, meta=ocp.args.JsonSave(meta))
+        try:
+            self._manager.save(step, args=items)
+            return
+        except Exception as error:  # a full disk shows as any error of orbax or tensorstore
+            why = f"{type(error).__name__}: {told(error)}"
+        _drop_pending()
+        raise OSError(
+            f"{self._folder}: the checkpoint of step {step} cannot be written: {why}. Those before "
+            "it are whole."
         )
 
     def check_cap(self, cap: int) -> None:
@@ -133,7 +142,7 @@ class Checkpoints:
             return self._manager.restore(step, args=ocp.args.Composite(**items))
         except Exception as error:  # damage shows as any error of orbax, tensorstore or json
             why = f"{type(error).__name__}: {told(error)}"
-        _drop_readers()
+        _drop_pending()
         raise self._damaged(step, why)
 
     def _damaged(self, step: int, why: str) -> DataError:
@@ -158,8 +167,8 @@ class Checkpoints:
                 )
 
 
-def _drop_readers() -> None:
-    """Free what a failed restore was still reading; Python would print each one's end."""
+def _drop_pending() -> None:
+    """Free what was still reading or writing when orbax failed; Python would tell of each."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         gc.collect()

@@ -149,7 +149,7 @@ def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(tmp_
 def test_a_full_disk_leaves_the_checkpoints_before_whole(tmp_path):
     folder, trainer = begin(tmp_path / "run")
     trainer.state = trainer.state.replace(step=trainer.state.step + 1)
-    with full_disk(), pytest.raises(OSError, match="step 1 cannot be written: .* before it are"):
+    with full_disk(), pytest.raises(OSError, match=r"step 1 cannot be written: .* before it are"):
         Run(trainer, CONFIG, folder).save()
     resume(folder, trainer)
     assert trainer.done == 0 and [p.name for p in folder.checkpoints.iterdir()] == ["0"]

@@ -6,14 +6,12 @@ import multiprocessing
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
 
 from xpr.train.metrics import peak_memory
 
 T = TypeVar("T")
-STATUS = Path("/proc/self/status")
 
 
 def alone(
@@ -29,12 +27,5 @@ def alone(
 
 
 def peak_gb() -> float:
-    """The most memory that this process has held, in GB.
-
-    Linux's `ru_maxrss` also counts what the parent held when it started this process; `VmHWM`
-    does not.
-    """
-    if not STATUS.exists():
-        return peak_memory() / 1e9
-    found = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
-    return int(found.split()[1]) * 1024 / 1e9
+    """The most memory that this process has held, in GB."""
+    return peak_memory() / 1e9

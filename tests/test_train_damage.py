@@ -18,12 +18,15 @@ from xpr.train.checkpoint import Checkpoints
 from xpr.train.config import TrainConfig
 from xpr.train.fit import Run, fit
 from xpr.train.folder import RunFolder
+from xpr.train.seal import seal
 from xpr.train.trainer import Trainer
 
 EXAMPLES = int(os.environ.get("XPR_DAMAGE", "40"))
 PHOTOS = dataset(3)
 CONFIG = dataclasses.replace(QUICK, cap=32, sh_degree=0)
-many = settings(max_examples=max(EXAMPLES // 2, 1), deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(
+    max_examples=max(EXAMPLES // 2, 1), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 def begin(path, config=CONFIG):
@@ -92,24 +95,39 @@ def change(folder, tmp_path, **values):
     saved = json.loads(meta.read_text())
     saved["beside"] |= values
     meta.write_text(json.dumps(saved))
+    seal(tmp_path / "run/checkpoints/0")
     return RunFolder(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"capacity": {"visible": 2**40, "intersections": 1}}, "visible is 1099511627776, expected"),
+        (
+            {"capacity": {"visible": 2**40, "intersections": 1}},
+            "visible is 1099511627776, expected",
+        ),
         ({"capacity": {"visible": 8}}, "intersections is missing"),
         ({"watch": 3}, "watch is 3, expected an object"),
         ({"seconds": -1}, "seconds is -1, expected a number from 0 up"),
         ({"notes": [1]}, "notes is .1., expected a list of strings"),
         ({"feed": {"seed": 0, "views": 2, "order": {"next_index": -4}}}, "expected a next_index"),
-        ({"feed": {"seed": 0, "views": 2, "order": [] }}, "expected a next_index"),
+        ({"feed": {"seed": 0, "views": 2, "order": []}}, "expected a next_index"),
     ],
 )
 def test_what_stands_beside_the_state_is_checked(begun, tmp_path, values, words):
     with pytest.raises(UserError, match=words):
         resume(change(begun[0], tmp_path, **values), begun[1])
+
+
+def test_a_flipped_bit_of_the_state_is_seen(begun, tmp_path):
+    """The numbers would be read and trained on without a word."""
+    folder = change(begun[0], tmp_path)
+    largest = max((folder.checkpoints / "0/state").rglob("*"), key=lambda path: path.stat().st_size)
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 1
+    largest.write_bytes(data)
+    with pytest.raises(DataError, match="0 is damaged: the checksum of state/.* differs"):
+        resume(folder, begun[1])
 
 
 @pytest.mark.parametrize("cap", [10**9, 33])
@@ -170,7 +188,12 @@ def test_damaged_metrics_are_refused_by_line(tmp_path, text, words):
 
 @pytest.mark.parametrize(
     "change",
-    [{"noise": float("nan")}, {"ssim_weight": 1.5}, {"steps": 2**31}, {"min_opacity": float("inf")}],
+    [
+        {"noise": float("nan")},
+        {"ssim_weight": 1.5},
+        {"steps": 2**31},
+        {"min_opacity": float("inf")},
+    ],
 )
 def test_settings_beyond_what_can_be_are_named(change):
     (name,) = change

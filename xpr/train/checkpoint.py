@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +16,7 @@ from xpr.errors import DataError
 from xpr.io.contents import told
 from xpr.io.fields import Fields
 from xpr.train.config import VERSION
+from xpr.train.seal import check_seal, seal
 from xpr.train.state import P, TrainState
 
 KEPT = 3
@@ -84,16 +85,13 @@ class Checkpoints:
         meta = {"version": VERSION, "leaves": _layout(state), "beside": beside}
         state_args = ocp.args.StandardSave(_stored(_plain(state)))
         items = ocp.args.Composite(state=state_args, meta=ocp.args.JsonSave(meta))
-        try:
-            self._manager.save(step, args=items)
-            return
-        except Exception as error:  # a full disk shows as any error of orbax or tensorstore
-            why = f"{type(error).__name__}: {told(error)}"
-        _drop_pending()
-        raise OSError(
-            f"{self._folder}: the checkpoint of step {step} cannot be written: {why}. Those before "
-            "it are whole."
-        )
+        _, why = _attempted(lambda: self._manager.save(step, args=items))
+        if why:
+            raise OSError(
+                f"{self._folder}: the checkpoint of step {step} cannot be written: {why}. Those "
+                "before it are whole."
+            )
+        seal(self._folder / str(step))
 
     def check_cap(self, cap: int) -> None:
         """Refuse a state of another size than `cap` slots, before that many are reserved.
@@ -132,18 +130,22 @@ class Checkpoints:
             raise DataError(
                 f"{self._folder} holds no complete checkpoint. Remove the run and train anew."
             )
+        try:
+            check_seal(self._folder / str(step))
+        except ValueError as error:  # a name that no file can have is one as well
+            raise self._damaged(step, str(error).rstrip(".")) from error
         meta = self._restore(step, meta=ocp.args.JsonRestore())["meta"]
         if not isinstance(meta, dict):
             raise self._damaged(step, f"its meta is {told(meta)}, expected an object")
         return step, Fields(self._folder / str(step), "meta", meta)
 
     def _restore(self, step: int, **items: Any) -> Mapping[str, Any]:
-        try:
-            return self._manager.restore(step, args=ocp.args.Composite(**items))
-        except Exception as error:  # damage shows as any error of orbax, tensorstore or json
-            why = f"{type(error).__name__}: {told(error)}"
-        _drop_pending()
-        raise self._damaged(step, why)
+        found, why = _attempted(
+            lambda: self._manager.restore(step, args=ocp.args.Composite(**items))
+        )
+        if why:
+            raise self._damaged(step, why)
+        return found
 
     def _damaged(self, step: int, why: str) -> DataError:
         return DataError(
@@ -156,7 +158,9 @@ class Checkpoints:
         where = f"the checkpoint of step {step} in {self._folder}"
         version, have = meta.values.get("version"), meta.object("leaves").values
         if version != VERSION:
-            raise DataError(f"{where} is of version {told(version)}, expected {VERSION}. Train anew.")
+            raise DataError(
+                f"{where} is of version {told(version)}, expected {VERSION}. Train anew."
+            )
         for name in names:
             if have.get(name) != want.get(name):
                 raise DataError(
@@ -165,11 +169,20 @@ class Checkpoints:
                 )
 
 
-def _drop_pending() -> None:
-    """Free what was still reading or writing when orbax failed; Python would tell of each."""
+def _attempted(call: Callable[[], Any]) -> tuple[Any, str | None]:
+    """What a call of orbax returns; or None, and why it failed.
+
+    Damage and full disks show as any error of orbax, tensorstore or json. They leave coroutines
+    behind, and Python would print the end of each.
+    """
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
+        try:
+            return call(), None
+        except Exception as error:
+            why = f"{type(error).__name__}: {told(error)}"
         gc.collect()
+        return None, why
     finally:
         sys.unraisablehook = hook
 

@@ -93,7 +93,9 @@ class TrainConfig:
             raise DataError(f"{path} is of another version of xpr, expected {VERSION}. Train anew.")
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(settings.keys() - known):
-            raise DataError(f"{path} has unknown settings: {told(', '.join(unknown))}. Remove them.")
+            raise DataError(
+                f"{path} has unknown settings: {told(', '.join(unknown))}. Remove them."
+            )
         for field in dataclasses.fields(cls):
             _check_type(path, field.name, settings.get(field.name, field.default), field.default)
         return cls(**settings)

@@ -240,7 +240,7 @@ def test_the_command_exports_the_scene_of_any_method(tmp_path):
 
 def test_a_rolling_shutter_is_refused_by_name(tmp_path):
     rolling = PINHOLE.replace(viewmat_end=PINHOLE.viewmat)
-    with pytest.raises(UserError, match="rolling shutter. Export it frozen"):
+    with pytest.raises(UserError, match=r"rolling shutter. Export it frozen"):
         write.save(SCENE, [rolling], tmp_path / "a.xpr")
 
 

@@ -126,7 +126,7 @@ def test_a_flipped_bit_of_the_state_is_seen(begun, tmp_path):
     data = bytearray(largest.read_bytes())
     data[len(data) // 2] ^= 1
     largest.write_bytes(data)
-    with pytest.raises(DataError, match="0 is damaged: the checksum of state/.* differs"):
+    with pytest.raises(DataError, match=r"0 is damaged: the checksum of state/.* differs"):
         resume(folder, begun[1])
 
 
@@ -151,7 +151,7 @@ def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(tmp_
     trainer.state = trainer.state.replace(step=trainer.state.step + 1)
     Run(trainer, CONFIG, folder).save()
     (folder.checkpoints / "1/meta/metadata").write_bytes(b"{")
-    with pytest.raises(DataError, match="1 is damaged: .* Remove this folder"):
+    with pytest.raises(DataError, match=r"1 is damaged: .* Remove this folder"):
         resume(folder, trainer)
     shutil.rmtree(folder.checkpoints / "1")
     resume(folder, trainer)
@@ -162,7 +162,7 @@ def test_a_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(tmp_
 def test_a_full_disk_leaves_the_checkpoints_before_whole(tmp_path):
     folder, trainer = begin(tmp_path / "run")
     trainer.state = trainer.state.replace(step=trainer.state.step + 1)
-    with full_disk(), pytest.raises(OSError, match="step 1 cannot be written: .* before it are"):
+    with full_disk(), pytest.raises(OSError, match=r"step 1 cannot be written: .* before it are"):
         Run(trainer, CONFIG, folder).save()
     resume(folder, trainer)
     assert trainer.done == 0 and [p.name for p in folder.checkpoints.iterdir()] == ["0"]

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from xpr.errors import DataError, UserError
+from xpr.errors import UserError
 from xpr.files import atomic_write
 from xpr.io.fields import Fields
 from xpr.train.config import LARGEST, TrainConfig

@@ -191,41 +191,37 @@ def _numpy(function: Callable[[Any, Values], Any]) -> Shaper:
     return lambda b, params, x: function(params, x)
 
 
-SHAPERS: dict[str, Shaper] = (
-    {
-        "broadcast_in_dim": _broadcast,
-        "slice": _slice,
-        "split": _split,
-        "pad": _pad,
-        "iota": _iota,
-        "empty2": lambda b, params: literal(np.zeros((), params["dtype"])),
-        "dot_general": _dot,
-        "dynamic_slice": _dynamic_slice,
-        "dynamic_update_slice": _dynamic_update_slice,
-        "reshape": _numpy(lambda params, x: x.reshape(params["new_sizes"])),
-        "squeeze": _numpy(lambda params, x: np.squeeze(x, tuple(params["dimensions"]))),
-        "expand_dims": _numpy(lambda params, x: np.expand_dims(x, tuple(params["dimensions"]))),
-        "transpose": _numpy(lambda params, x: x.transpose(params["permutation"])),
-        "rev": _numpy(lambda params, x: np.flip(x, tuple(params["dimensions"]))),
-        "unstack": _unstack,
-        "concatenate": lambda b, params, *xs: np.concatenate(xs, axis=params["dimension"]),
-        "stack": lambda b, params, *xs: np.stack(xs, axis=params["axis"]),
-        "argmin": _extreme_place("lt"),
-        "argmax": _extreme_place("gt"),
-    }
-    | {
-        f"cum{name}": _scan(primitive)
-        for name, primitive in (("sum", "add"), ("prod", "mul"), ("max", "max"), ("min", "min"))
-    }
-    | {
-        f"reduce_{name}": _reduce(primitive)
-        for name, primitive in (
-            ("sum", "add"),
-            ("prod", "mul"),
-            ("max", "max"),
-            ("min", "min"),
-            ("and", "and"),
-            ("or", "or"),
-        )
-    }
-)
+SHAPERS: dict[str, Shaper] = {
+    "broadcast_in_dim": _broadcast,
+    "slice": _slice,
+    "split": _split,
+    "pad": _pad,
+    "iota": _iota,
+    "empty2": lambda b, params: literal(np.zeros((), params["dtype"])),
+    "dot_general": _dot,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "reshape": _numpy(lambda params, x: x.reshape(params["new_sizes"])),
+    "squeeze": _numpy(lambda params, x: np.squeeze(x, tuple(params["dimensions"]))),
+    "expand_dims": _numpy(lambda params, x: np.expand_dims(x, tuple(params["dimensions"]))),
+    "transpose": _numpy(lambda params, x: x.transpose(params["permutation"])),
+    "rev": _numpy(lambda params, x: np.flip(x, tuple(params["dimensions"]))),
+    "unstack": _unstack,
+    "concatenate": lambda b, params, *xs: np.concatenate(xs, axis=params["dimension"]),
+    "stack": lambda b, params, *xs: np.stack(xs, axis=params["axis"]),
+    "argmin": _extreme_place("lt"),
+    "argmax": _extreme_place("gt"),
+} | {
+    f"cum{name}": _scan(primitive)
+    for name, primitive in (("sum", "add"), ("prod", "mul"), ("max", "max"), ("min", "min"))
+} | {
+    f"reduce_{name}": _reduce(primitive)
+    for name, primitive in (
+        ("sum", "add"),
+        ("prod", "mul"),
+        ("max", "max"),
+        ("min", "min"),
+        ("and", "and"),
+        ("or", "or"),
+    )
+}

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -127,6 +128,14 @@ def test_a_flipped_bit_of_the_state_is_seen(begun, tmp_path):
     data[len(data) // 2] ^= 1
     largest.write_bytes(data)
     with pytest.raises(DataError, match=r"0 is damaged: the checksum of state/.* differs"):
+        resume(folder, begun[1])
+
+
+def test_damage_in_what_orbax_tells_of_a_checkpoint_is_refused(begun, tmp_path):
+    folder = change(begun[0], tmp_path)
+    (told,) = folder.checkpoints.glob("0/_CHECKPOINT_METADATA")
+    told.write_text(re.sub(r"\d{9,}", "0.5", told.read_text()))
+    with pytest.raises(DataError, match="holds a damaged checkpoint: ValueError"):
         resume(folder, begun[1])
 
 

@@ -34,13 +34,20 @@ class Checkpoints:
         """Open the folder, making it where it is missing.
 
         Raises:
-          OSError: it cannot be made.
+          DataError: it cannot be made, or what orbax tells of its checkpoints is damaged.
         """
         options = ocp.CheckpointManagerOptions(
             max_to_keep=KEPT, enable_async_checkpointing=False, cleanup_tmp_directories=True
         )
         self._folder = folder
-        self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
+        self._manager, why = _attempted(
+            lambda: ocp.CheckpointManager(folder.absolute(), options=options)
+        )
+        if why:
+            raise DataError(
+                f"{folder} holds a damaged checkpoint: {why}. Remove the last one's folder: the "
+                "run goes on from the one before it."
+            )
 
     @classmethod
     def of_run(cls, folder: Path) -> Self:

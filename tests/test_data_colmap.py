@@ -1,12 +1,14 @@
 """COLMAP models: both forms, any ids, any names, and damage that is told, not read."""
 
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from data_scenes import colmap, colmap_text, nerfstudio, photo
 
-from xpr.data import load
+from xpr.data import colmap_binary, load
 from xpr.data.colmap import model_suffix, read_cloud, read_shots
 from xpr.data.colmap_binary import PARAMETERS, read_cameras, read_images, read_points
 from xpr.data.colmap_text import read_images as read_images_text
@@ -178,6 +180,13 @@ def test_points_that_are_not_finite_are_dropped_with_a_count(tmp_path):
     dataset = load(tmp_path)
     assert len(dataset.points.positions) == 1
     assert any("2 of 3 points are not finite" in note for note in dataset.notes)
+
+
+def test_every_binary_layout_has_explicit_widths():
+    """Case 53: native `L` has 4 bytes on Windows; little-endian `<` fixes order and widths."""
+    source = Path(colmap_binary.__file__).read_text()
+    layouts = [re.sub(r"{.*?}", "", text) for text in re.findall(r'take\(f?"([^"]*)"', source)]
+    assert len(layouts) >= 3 and all(re.fullmatch(r"<[0-9BIQid]+", text) for text in layouts)
 
 
 @pytest.mark.parametrize("file", ["cameras.bin", "images.bin", "points3D.bin"])

@@ -1,5 +1,8 @@
 """Photos are found under any spelling, measured by their headers, resized without halos."""
 
+import struct
+import zlib
+
 import numpy as np
 import pytest
 from data_scenes import photo
@@ -122,6 +125,19 @@ def test_a_file_that_is_no_image_is_named(read, tmp_path):
     (tmp_path / "x.png").write_bytes(b"not an image")
     with pytest.raises(DataError, match=r"x\.png cannot be read as an image"):
         read(tmp_path / "x.png")
+
+
+@pytest.mark.parametrize(
+    "read", [image_size, lambda p: read_image(p, (2, 2)), lambda p: read_mask(p, (2, 2))]
+)
+def test_a_picture_made_to_fill_the_memory_is_refused(read, tmp_path):
+    """Its header, with a sound checksum, declares 36 million pixels in a few bytes."""
+    data = bytearray(photo(tmp_path / "a.png").read_bytes())
+    data[16:24] = struct.pack(">II", 6000, 6000)
+    data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))
+    (tmp_path / "a.png").write_bytes(data)
+    with pytest.raises(DataError, match=r"declares 36,000,000 pixels in \d+ bytes"):
+        read(tmp_path / "a.png")
 
 
 def test_a_photo_cut_short_is_named_when_decoded(tmp_path):

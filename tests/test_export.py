@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from damage import in_archive
+from damage import full_disk, in_archive
 from hypothesis import HealthCheck, given, settings, strategies as st
 from jax import export as jax_export
 from splat_tables import mild_table
@@ -216,6 +216,40 @@ def test_what_cannot_be_exported_is_told(tmp_path):
     with pytest.raises(UserError, match="at least one camera"):
         write.save(SCENE, [], tmp_path / "a.xpr")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_command_exports_the_scene_of_any_method(tmp_path):
+    """Its own file says the method: octahedra stay octahedra."""
+    from xpr.check import bench
+    from xpr.cli import main
+    from xpr.methods.octahedron import Octahedron
+
+    io.save(bench(Octahedron).scene, tmp_path / "a.ply")
+    argv = ["export", str(tmp_path / "a.ply"), "-o", str(tmp_path / "a.xpr")]
+    assert main([*argv, "--platforms", "cpu", "--width", "16", "--height", "12"]) == 0
+    compiled = export.load(tmp_path / "a.xpr")
+    assert compiled.manifest["scene"]["method"] == "Octahedron"
+    example = compiled.manifest["example"]
+    viewmat, K = (jnp.asarray(example[name]) for name in ("viewmat", "K"))
+    view = xpr.Camera(viewmat, K, width=16, height=12)
+    expected = xpr.render(io.load(tmp_path / "a.ply"), view, backend="xla")
+    output = compiled.render(viewmat, K)
+    assert np.std(expected.color) > 0.02
+    np.testing.assert_array_equal(output["color"], expected.color)
+
+
+def test_a_rolling_shutter_is_refused_by_name(tmp_path):
+    rolling = PINHOLE.replace(viewmat_end=PINHOLE.viewmat)
+    with pytest.raises(UserError, match=r"rolling shutter. Export it frozen"):
+        write.save(SCENE, [rolling], tmp_path / "a.xpr")
+
+
+def test_a_full_disk_leaves_the_old_file_whole(tmp_path):
+    path = tmp_path / "a.xpr"
+    path.write_bytes(b"old")
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        write.save(SCENE, [PINHOLE], path, platforms=("cpu",))
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
 def test_the_command_exports_a_splat_file(capsys, tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from xpr.train.checkpoint import Checkpoints
 from xpr.train.config import TrainConfig
 from xpr.train.fit import Run, fit
 from xpr.train.folder import RunFolder
+from xpr.train.seal import seal
 from xpr.train.trainer import Trainer
 
 EXAMPLES = int(os.environ.get("XPR_DAMAGE", "40"))
@@ -94,6 +96,7 @@ def change(folder, tmp_path, **values):
     saved = json.loads(meta.read_text())
     saved["beside"] |= values
     meta.write_text(json.dumps(saved))
+    seal(tmp_path / "run/checkpoints/0")
     return RunFolder(tmp_path / "run")
 
 
@@ -115,6 +118,25 @@ def change(folder, tmp_path, **values):
 def test_what_stands_beside_the_state_is_checked(begun, tmp_path, values, words):
     with pytest.raises(UserError, match=words):
         resume(change(begun[0], tmp_path, **values), begun[1])
+
+
+def test_a_flipped_bit_of_the_state_is_seen(begun, tmp_path):
+    """The numbers would be read and trained on without a word."""
+    folder = change(begun[0], tmp_path)
+    largest = max((folder.checkpoints / "0/state").rglob("*"), key=lambda path: path.stat().st_size)
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 1
+    largest.write_bytes(data)
+    with pytest.raises(DataError, match=r"0 is damaged: the checksum of state/.* differs"):
+        resume(folder, begun[1])
+
+
+def test_damage_in_what_orbax_tells_of_a_checkpoint_is_refused(begun, tmp_path):
+    folder = change(begun[0], tmp_path)
+    (told,) = folder.checkpoints.glob("0/_CHECKPOINT_METADATA")
+    told.write_text(re.sub(r"\d{9,}", "0.5", told.read_text()))
+    with pytest.raises(DataError, match="holds a damaged checkpoint: ValueError"):
+        resume(folder, begun[1])
 
 
 @pytest.mark.parametrize("cap", [10**9, 33])

@@ -47,7 +47,7 @@ def save(
     Args:
       scene: N primitives.
       cameras: views of one lens; buffers are sized for them, and the first is the manifest's
-        example. Other views may need more: the output `overflow` then says so.
+        example, at the first size. Other views may need more: the output `overflow` then says so.
       path: the file.
       sizes: width and height of each function; that of the first camera if none.
       platforms: among `PLATFORMS`.
@@ -65,7 +65,8 @@ def save(
     _check(scene, cameras, platforms)
     names, leaves, rebuild = _taken_apart(scene)
     functions, contents = [], {}
-    for width, height in sizes or [(cameras[0].width, cameras[0].height)]:
+    sizes = sizes or [(cameras[0].width, cameras[0].height)]
+    for width, height in sizes:
         views = [camera.resized(width, height) for camera in cameras]
         capacity = plan(scene, views)
         for kind, function in _functions(rebuild, views[0], capacity, gradient).items():
@@ -82,7 +83,7 @@ def save(
             functions.append(entry)
     if not baked:
         contents[SCENE] = _archived(dict(zip(names, leaves, strict=True)))
-    manifest = _manifest(scene, cameras[0], platforms, baked)
+    manifest = _manifest(scene, cameras[0].resized(*sizes[0]), platforms, baked)
     manifest["functions"] = functions
     manifest["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
     with atomic_write(Path(path)) as temporary, zipfile.ZipFile(temporary, "w") as archive:

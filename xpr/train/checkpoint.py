@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +16,7 @@ from xpr.errors import DataError
 from xpr.io.contents import told
 from xpr.io.fields import Fields
 from xpr.train.config import VERSION
+from xpr.train.seal import check_seal, seal
 from xpr.train.state import P, TrainState
 
 KEPT = 3
@@ -33,13 +34,20 @@ class Checkpoints:
         """Open the folder, making it where it is missing.
 
         Raises:
-          OSError: it cannot be made.
+          DataError: it cannot be made, or what orbax tells of its checkpoints is damaged.
         """
         options = ocp.CheckpointManagerOptions(
             max_to_keep=KEPT, enable_async_checkpointing=False, cleanup_tmp_directories=True
         )
         self._folder = folder
-        self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
+        self._manager, why = _attempted(
+            lambda: ocp.CheckpointManager(folder.absolute(), options=options)
+        )
+        if why:
+            raise DataError(
+                f"{folder} holds a damaged checkpoint: {why}. Remove the last one's folder: the "
+                "run goes on from the one before it."
+            )
 
     @classmethod
     def of_run(cls, folder: Path) -> Self:
@@ -84,16 +92,13 @@ class Checkpoints:
         meta = {"version": VERSION, "leaves": _layout(state), "beside": beside}
         state_args = ocp.args.StandardSave(_stored(_plain(state)))
         items = ocp.args.Composite(state=state_args, meta=ocp.args.JsonSave(meta))
-        try:
-            self._manager.save(step, args=items)
-            return
-        except Exception as error:  # a full disk shows as any error of orbax or tensorstore
-            why = f"{type(error).__name__}: {told(error)}"
-        _drop_pending()
-        raise OSError(
-            f"{self._folder}: the checkpoint of step {step} cannot be written: {why}. Those before "
-            "it are whole."
-        )
+        _, why = _attempted(lambda: self._manager.save(step, args=items))
+        if why:
+            raise OSError(
+                f"{self._folder}: the checkpoint of step {step} cannot be written: {why}. Those "
+                "before it are whole."
+            )
+        seal(self._folder / str(step))
 
     def check_cap(self, cap: int) -> None:
         """Refuse a state of another size than `cap` slots, before that many are reserved.
@@ -132,18 +137,22 @@ class Checkpoints:
             raise DataError(
                 f"{self._folder} holds no complete checkpoint. Remove the run and train anew."
             )
+        try:
+            check_seal(self._folder / str(step))
+        except ValueError as error:  # a name that no file can have is one as well
+            raise self._damaged(step, str(error).rstrip(".")) from error
         meta = self._restore(step, meta=ocp.args.JsonRestore())["meta"]
         if not isinstance(meta, dict):
             raise self._damaged(step, f"its meta is {told(meta)}, expected an object")
         return step, Fields(self._folder / str(step), "meta", meta)
 
     def _restore(self, step: int, **items: Any) -> Mapping[str, Any]:
-        try:
-            return self._manager.restore(step, args=ocp.args.Composite(**items))
-        except Exception as error:  # damage shows as any error of orbax, tensorstore or json
-            why = f"{type(error).__name__}: {told(error)}"
-        _drop_pending()
-        raise self._damaged(step, why)
+        found, why = _attempted(
+            lambda: self._manager.restore(step, args=ocp.args.Composite(**items))
+        )
+        if why:
+            raise self._damaged(step, why)
+        return found
 
     def _damaged(self, step: int, why: str) -> DataError:
         return DataError(
@@ -167,11 +176,20 @@ class Checkpoints:
                 )
 
 
-def _drop_pending() -> None:
-    """Free what was still reading or writing when orbax failed; Python would tell of each."""
+def _attempted(call: Callable[[], Any]) -> tuple[Any, str | None]:
+    """What a call of orbax returns; or None, and why it failed.
+
+    Damage and full disks show as any error of orbax, tensorstore or json. They leave coroutines
+    behind, and Python would print the end of each.
+    """
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
+        try:
+            return call(), None
+        except Exception as error:
+            why = f"{type(error).__name__}: {told(error)}"
         gc.collect()
+        return None, why
     finally:
         sys.unraisablehook = hook
 

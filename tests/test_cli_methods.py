@@ -26,7 +26,8 @@ def installed(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("installed")
-def test_an_installed_package_adds_methods_by_name(capsys):
+def test_an_installed_package_adds_methods_by_name(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")  # no cell of the table is broken into lines
     assert methods.load("ball").__name__ == "Sphere"
     assert main(["methods"]) == 0
     told = " ".join(capsys.readouterr().out.split())

@@ -150,7 +150,7 @@ def mapped(function, own, shared):
         [jax.ShapeDtypeStruct(own.shape[1:], own.dtype)],
         [jax.ShapeDtypeStruct(shared.shape, shared.dtype)],
     )
-    assert traced.unknown_primitive() is None
+    assert traced.why_not() is None
     every = rows.Rows(jnp.arange(len(own), dtype=jnp.int32), jnp.int32(len(own)))
     (aval,) = traced.forward.out_avals
 
@@ -205,6 +205,14 @@ def test_a_function_and_its_gradients_are_those_of_jax(name):
     same(found, expected, 2e-6)
     cotangent = jnp.asarray(r.normal(size=expected.shape), jnp.float32)
     same(pull(cotangent), pull_expected(cotangent), 5e-6)
+
+
+def test_what_would_compile_for_minutes_makes_no_kernel():
+    def long(own, shared):
+        return [lax.fori_loop(0, 16, lambda _, x: jnp.outer(x, x) @ x, own[0])]
+
+    rows_of_many = Map.of(long, [jax.ShapeDtypeStruct((60,), jnp.float32)], [])
+    assert "more than 30,000" in rows_of_many.why_not()
 
 
 def test_only_the_rows_asked_for_get_gradients():

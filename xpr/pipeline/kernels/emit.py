@@ -79,6 +79,18 @@ def unknown_primitive(closed: Any) -> str | None:
     return None
 
 
+def instructions(closed: Any) -> int:
+    """About how many a jaxpr becomes: an entry of an array is one, a loop's body counts each time."""
+    total = 0
+    for equation in closed.jaxpr.eqns:
+        inner, times = _inner(equation), 1
+        if equation.primitive.name == "scan":
+            inner, times = equation.params["jaxpr"], equation.params["length"]
+        of_one = sum(v.aval.size for v in equation.outvars)
+        total += of_one if inner is None else times * instructions(inner)
+    return total
+
+
 def _inner(equation: Any) -> Any:
     """The jaxpr that an equation calls, if it is a call.
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from llvmlite import ir
 
-from xpr.pipeline.kernels.emit import emit, unknown_primitive
+from xpr.pipeline.kernels.emit import emit, instructions, unknown_primitive
 from xpr.pipeline.kernels.program import (
     Program,
     load,
@@ -40,6 +40,7 @@ from xpr.pipeline.kernels.values import (
 from xpr.pipeline.kernels.workers import digest
 from xpr.types import Array
 
+MOST_INSTRUCTIONS = 30_000  # LLVM compiles some 5,000 a second
 RANGE: dict[str, ir.Type | None] = {"first": None, "end": None, "count": None, "index": INT}
 
 
@@ -75,10 +76,17 @@ class Map(NamedTuple):
         rows, numbers, outputs = shapes
         return cls(rows, numbers, forward, backward, outputs)
 
-    def unknown_primitive(self) -> str | None:
-        """A primitive that the kernels have no instructions for, if there is one."""
-        back = unknown_primitive(self.backward) if self.backward is not None else None
-        return unknown_primitive(self.forward) or back
+    def why_not(self) -> str | None:
+        """What keeps it from a kernel: an unknown primitive, or a length that compiles for minutes."""
+        for closed in (self.forward, self.backward):
+            if closed is None:
+                continue
+            unknown, length = unknown_primitive(closed), instructions(closed)
+            if unknown is not None:
+                return f"it has no instructions for the primitive {unknown!r}"
+            if length > MOST_INSTRUCTIONS:
+                return f"it would take {length:,} instructions, more than {MOST_INSTRUCTIONS:,}"
+        return None
 
     @property
     def width(self) -> int:

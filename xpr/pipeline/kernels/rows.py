@@ -53,7 +53,7 @@ def each(
     camera: Camera,
     order: Order | None,
 ) -> Any:
-    """See `xpr.pipeline.order.each`; None where the kernels lack a primitive of the function."""
+    """See `xpr.pipeline.order.each`; None where no kernel can be made (`Map.why_not`)."""
     (own, scene_tree), (shared, camera_tree) = jax.tree.flatten(scene), jax.tree.flatten(camera)
     if any(x.dtype != jnp.float32 for x in (*own, *shared)):
         return None
@@ -66,7 +66,7 @@ def each(
 
     one = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in own]
     mapped = Map.of(flat, one, [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in shared])
-    if mapped.unknown_primitive() is not None:
+    if mapped.why_not() is not None:
         return None
     n = len(own[0])
     rows = Rows(jnp.arange(n, dtype=jnp.int32), jnp.int32(n))

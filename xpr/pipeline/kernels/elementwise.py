@@ -122,6 +122,7 @@ PRIMITIVES: dict[str, Emitter] = (
         "clamp": _clamp,
         "integer_pow": _power,
         "square": lambda b, params, x: b.fmul(x, x, flags=FAST),
+        "one_minus_square": lambda b, params, x: b.fsub(constant(x, 1), b.fmul(x, x)),
         "sign": _sign,
         "round": _round,
         "select_n": _select,

@@ -66,8 +66,9 @@ def unknown_primitive(closed: Any) -> str | None:
     """The first primitive of a jaxpr that has no instructions here, or None."""
     for equation in closed.jaxpr.eqns:
         inner, name = _inner(equation), equation.primitive.name
-        if name == "scan" and equation.params["length"] <= LONGEST:
-            inner = equation.params["jaxpr"]
+        # Newer versions of JAX describe the parts of a loop otherwise: then it is not unrolled.
+        if name == "scan" and "num_consts" in equation.params:
+            inner = equation.params["jaxpr"] if equation.params["length"] <= LONGEST else None
         if inner is not None:
             found = unknown_primitive(inner)
             if found:

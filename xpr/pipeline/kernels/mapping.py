@@ -81,9 +81,10 @@ class Map(NamedTuple):
         for closed in (self.forward, self.backward):
             if closed is None:
                 continue
-            unknown, length = unknown_primitive(closed), instructions(closed)
+            unknown = unknown_primitive(closed)
             if unknown is not None:
                 return f"it has no instructions for the primitive {unknown!r}"
+            length = instructions(closed)
             if length > MOST_INSTRUCTIONS:
                 return f"it would take {length:,} instructions, more than {MOST_INSTRUCTIONS:,}"
         return None

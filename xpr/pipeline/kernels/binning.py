@@ -28,7 +28,6 @@ from xpr.pipeline.kernels.program import (
     long,
     store,
 )
-from xpr.pipeline.kernels.tiles import b_float
 from xpr.pipeline.kernels.values import (
     FLOAT,
     INT,
@@ -37,6 +36,7 @@ from xpr.pipeline.kernels.values import (
     Builder,
     Value,
     as_lanes,
+    convert,
     splat,
     vector,
 )
@@ -160,9 +160,9 @@ def fill() -> Program:
 
 def _corners(b: Builder, row: Value, column: Value, size: int) -> tuple[list[Value], list[Value]]:
     """The outermost pixel centres of `LANES` tiles: x a vector, y a scalar."""
-    left = splat(b, b_float(b, b.mul(column, long(size))))
+    left = splat(b, convert(b, b.mul(column, long(size)), "f"))
     x = b.fadd(left, vector([i * size + 0.5 for i in range(LANES)]))
-    y = b.fadd(b_float(b, b.mul(row, long(size))), ir.Constant(FLOAT, 0.5))
+    y = b.fadd(convert(b, b.mul(row, long(size)), "f"), ir.Constant(FLOAT, 0.5))
     beyond = float(size - 1)
     high = [b.fadd(x, vector([beyond] * LANES)), b.fadd(y, ir.Constant(FLOAT, beyond))]
     return [x, y], high

@@ -18,7 +18,7 @@ from xpr.pipeline.kernels.binning import Counter
 from xpr.pipeline.kernels.program import Entry
 from xpr.pipeline.kernels.tiles import BOX, LARGEST_TILE, Response, Shape
 from xpr.pipeline.kernels.values import LANES
-from xpr.pipeline.kernels.workers import digest, pack, run, scratch
+from xpr.pipeline.kernels.workers import clear, digest, pack, run, scratch
 from xpr.types import Array, Blend
 
 
@@ -76,11 +76,11 @@ class Recipe(NamedTuple):
             differentiated.
 
         Returns:
-          Gradients of leaves and channels [V, D - 4], and of the rays [6, H, W].
+          Gradients of leaves and channels [V, D - BOX], and of the rays [6, H, W].
         """
         shape, grid = self.shape(records), self.grid
         visited, cotangents, total, of_rays = behind
-        rows = jax.ShapeDtypeStruct((len(records), records.shape[1] - 4), jnp.float32)
+        rows = jax.ShapeDtypeStruct((len(records), shape.leaves + shape.constants), jnp.float32)
         results = (rows, _plane(grid, 6 * of_rays))
         told = (self, shape.constants, _response(self.anatomy), of_rays)
         name = f"xpr_backward_{digest(*told)}"
@@ -168,11 +168,11 @@ def _backward(shape: Shape, grid: Grid, threads: int, of_rays: bool, *arrays: np
     planes = shape.constants + shape.varying + 2 + 6 * of_rays
     counters = np.zeros((threads, 8), np.int64)
     sums = [grads, *(np.empty_like(grads) for _ in range(threads - 1))]
+    clear(sums, threads)
     packs, alive = [], []
     for i in range(threads):
         mine, memory = np.ascontiguousarray(order[i::threads]), scratch(planes * grid.tile_size**2)
         alive += [mine, memory]
-        sums[i][...] = 0
         packs.append(
             pack(
                 [

@@ -141,12 +141,6 @@ def total(b: Builder, lanes: Value) -> Value:
     return b.call(function, [ir.Constant(FLOAT, -0.0), lanes], fastmath=("reassoc",))
 
 
-def clamp(b: Builder, x: Value, low: Value, high: Value) -> Value:
-    """Signed 64-bit x within [low, high]."""
-    x = b.select(b.icmp_signed("<", x, low), low, x)
-    return b.select(b.icmp_signed(">", x, high), high, x)
-
-
 def count_trailing_zeros(b: Builder, x: Value) -> Value:
     """The place of the lowest bit of a 64-bit integer that is not zero."""
     return b.cttz(x, ir.Constant(BIT, 1))

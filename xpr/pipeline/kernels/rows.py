@@ -17,8 +17,9 @@ from xpr.pipeline.kernels import foreign, mapping
 from xpr.pipeline.kernels.mapping import Map
 from xpr.pipeline.kernels.program import Entry
 from xpr.pipeline.kernels.values import LANES
-from xpr.pipeline.kernels.workers import clear, pack, run, threads
+from xpr.pipeline.kernels.workers import clear, pack, run
 from xpr.pipeline.order import Order
+from xpr.pipeline.settings import Settings
 from xpr.types import Array, Primitive
 
 _ENTRIES: dict[tuple[str, str], Entry] = {}
@@ -72,7 +73,9 @@ def each(
     rows = Rows(jnp.arange(n, dtype=jnp.int32), jnp.int32(n))
     if order is not None:
         rows = Rows(order.index, jnp.sum(order.valid, dtype=jnp.int32))
-    planes: Any = apply(Task(mapped, threads()), tuple(own), tuple(shared), rows)
+    planes: Any = apply(
+        Task(mapped, Settings.for_this_machine().loops), tuple(own), tuple(shared), rows
+    )
     return outputs[0].unflatten(_unpacked(planes, mapped))
 
 

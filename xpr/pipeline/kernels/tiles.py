@@ -23,7 +23,6 @@ from xpr.pipeline.kernels.emit import emit_scalars, unknown_primitive
 from xpr.pipeline.kernels.program import (
     Program,
     bits,
-    clamp,
     load,
     load_lanes,
     long,
@@ -38,6 +37,7 @@ from xpr.pipeline.kernels.values import (
     Value,
     as_lanes,
     constant,
+    convert,
     splat,
     vector,
 )
@@ -212,8 +212,8 @@ class Walk:
         left = b.add(corner[0], b.mul(strip, long(self.shape.lanes)))
         down = b.add(corner[1], row)
         index = b.add(b.mul(strip, long(self.shape.tile_size)), row)
-        x = b.fadd(splat(b, b.sitofp(left, FLOAT), lanes), vector([i + 0.5 for i in range(lanes)]))
-        y = b.fadd(b.sitofp(down, FLOAT), ir.Constant(FLOAT, 0.5))
+        x = b.fadd(splat(b, convert(b, left, "f"), lanes), vector([i + 0.5 for i in range(lanes)]))
+        y = b.fadd(convert(b, down, "f"), ir.Constant(FLOAT, 0.5))
         return Group(index, x, y, b.add(b.mul(down, self.view.stride), left))
 
     @contextmanager
@@ -247,7 +247,7 @@ class Walk:
         self, low: Value, high: Value, corner: Value, step: int, count: int
     ) -> tuple[Value, Value]:
         """Which of `count` parts of `step` px have a pixel centre within [low, high]."""
-        b, start = self.b, b_float(self.b, corner)
+        b, start = self.b, convert(self.b, corner, "f")
         # The first pixel centre of a part is at 0.5, its last at step - 0.5.
         first = b.fsub(b.fsub(low, start), ir.Constant(FLOAT, step - 0.5 + BOX_MARGIN))
         last = b.fsub(b.fsub(high, start), ir.Constant(FLOAT, 0.5 - BOX_MARGIN))
@@ -267,9 +267,9 @@ class Walk:
     def begin(self, group: Group) -> Value:
         """The transmittance before the first splat: 1, or 0 at pixels outside the image."""
         b = self.b
-        right = splat(b, b_float(b, self.view.width), self.shape.lanes)
+        right = splat(b, convert(b, self.view.width, "f"), self.shape.lanes)
         inside = b.fcmp_ordered("<", group.x, right)
-        above = b.fcmp_ordered("<", group.y, b_float(b, self.view.height))
+        above = b.fcmp_ordered("<", group.y, convert(b, self.view.height, "f"))
         one, zero = constant(group.x, 1), constant(group.x, 0)
         start = b.select(b.and_(inside, splat(b, above, self.shape.lanes)), one, zero)
         lit = bits(b, b.fcmp_ordered(">", start, zero))
@@ -343,11 +343,6 @@ def over(b: Builder, blend: Blend, before: Value, alpha: Value) -> tuple[Value, 
     return b.select(goes_on, weight, zero), b.select(goes_on, behind, done)
 
 
-def b_float(b: Builder, x: Value) -> Value:
-    """A 64-bit integer as a float."""
-    return b.sitofp(x, FLOAT)
-
-
 def _whole(b: Builder, rounding: str, x: Value, count: int) -> Value:
     """A float rounded to an integer within [0, count]; what is not a number is 0."""
     low, high = ir.Constant(FLOAT, 0.0), ir.Constant(FLOAT, float(count))
@@ -357,4 +352,4 @@ def _whole(b: Builder, rounding: str, x: Value, count: int) -> Value:
     if rounding == "ceil":
         short = b.fcmp_ordered("<", b.sitofp(whole, FLOAT), x)
         whole = b.add(whole, b.zext(short, INT))
-    return clamp(b, b.sext(whole, LONG), long(0), long(count))
+    return b.sext(whole, LONG)

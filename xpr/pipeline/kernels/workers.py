@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +11,6 @@ import numpy as np
 
 from xpr.pipeline.kernels.program import Entry
 
-MOST_THREADS = 16
 ALIGNMENT = 64  # bytes of a cache line
 
 
@@ -61,11 +59,6 @@ def scratch(floats: int) -> np.ndarray:
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_name_prefix="xpr")
-
-
-def threads() -> int:
-    """How many kernels run side by side where nothing else is said."""
-    return min(os.cpu_count() or 1, MOST_THREADS)
 
 
 def digest(*told: object) -> str:

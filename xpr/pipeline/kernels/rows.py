@@ -14,6 +14,7 @@ from flax import struct
 
 from xpr.camera import Camera
 from xpr.pipeline.kernels import foreign, mapping
+from xpr.pipeline.kernels.hoist import hoist
 from xpr.pipeline.kernels.mapping import Map
 from xpr.pipeline.kernels.program import Entry
 from xpr.pipeline.kernels.values import LANES
@@ -66,7 +67,8 @@ def each(
         return leaves
 
     one = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in own]
-    mapped = Map.of(flat, one, [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in shared])
+    inside, shared = hoist(flat, one, shared)
+    mapped = Map.of(inside, one, [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in shared])
     if mapped.why_not() is not None:
         return None
     n = len(own[0])

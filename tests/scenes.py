@@ -84,13 +84,14 @@ def case(lens: str = "Pinhole", *, n: int = 12, seed: int = 0, degree: int = 1) 
 
 
 def like(scene: Gaussian3D, method: str) -> Any:
-    """A scene of another method, as large, as turned and as opaque as these Gaussians."""
+    """A scene of another method, as turned and as opaque as these Gaussians, all sizes different."""
     r = np.random.default_rng(703)
     n = len(scene.mean)
     colors, spacing = jnp.asarray(r.uniform(0, 1, (n, 3))), jnp.asarray(r.uniform(0.1, 0.3, n))
     other = load(method).from_points(
         scene.mean, colors, spacing, key=jax.random.key(1), sh_degree=1
     )
+    other = jax.tree.map(lambda x: x + 0.1 * jnp.abs(x) * r.normal(size=x.shape), other)
     kept = {"logit_opacity", "quat", "log_scale"} & vars(other).keys()
     return other.replace(**{name: getattr(scene, name) for name in kept})
 

@@ -6,6 +6,7 @@ Convex solids of constant density. What the octahedron and the tetrahedron share
 from __future__ import annotations
 
 import abc
+import functools
 import math
 from collections.abc import Sequence
 from typing import ClassVar, Self
@@ -86,7 +87,8 @@ class LinPrim(Primitive, abc.ABC):
         return Projected(record, *place(self.mean, self.mean + self.vertices() @ frame.T, camera))
 
     @classmethod
-    def from_points(
+    @functools.partial(jax.jit, static_argnums=0, static_argnames="sh_degree")
+    def from_points(  # pyright: ignore[reportIncompatibleMethodOverride] (jax.jit's type)
         cls, points: Array, colors: Array, spacing: Array, *, key: Array, sh_degree: int = 3
     ) -> Self:
         """Solids turned at random, that hide as much as Gaussians as wide as the spacing do.

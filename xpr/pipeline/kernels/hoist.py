@@ -19,74 +19,87 @@ from xpr.types import Array
 FIXED, SHARED, OWN = range(3)  # a constant, of the shared numbers alone, of the row
 CALLS = ("jit", "pjit", "closed_call")
 
-Function = Callable[[list[Any], list[Any]], list[Any]]
+Arrays = list[Any]
+Run = Callable[..., Sequence[Any]]
 
 
 class Step(NamedTuple):
-    """An operation that stays in the kernel, from slots to slots."""
+    """An operation, from slots to slots."""
 
-    run: Callable[..., Sequence[Any]]
+    run: Run
     reads: list[int]
     writes: list[int]
 
 
-def hoist(function: Function, own: list[Any], shared: list[Array]) -> tuple[Function, list[Array]]:
-    """The part of a function that depends on the row, and what it takes of the other part.
+class Slot(NamedTuple):
+    """Where a value is kept: whose it is, and its dtype."""
+
+    level: int
+    dtype: Any
+
+
+def hoist(
+    function: Callable[[Arrays, Arrays], Arrays], own: Arrays, shared: Arrays
+) -> tuple[Callable[[Arrays], Arrays], Callable[[Arrays, Arrays], Arrays]]:
+    """A function in two parts. What nobody reads is in neither.
 
     Args:
-      function: of lists of arrays: of one row, and of all rows.
-      own: shapes of one row.
-      shared: the arrays of all rows.
+      function: of lists of arrays: of one row, and of those that all rows share.
+      own: shapes of the former.
+      shared: shapes of the latter.
 
     Returns:
-      a function of one row's arrays and of the second result, float32 arrays that are made of
-      `shared`. Gradients pass through both; what nobody reads is in neither.
+      the part of the shared arrays alone, whose results are float32; and a function of one row's
+      arrays and of these results, which is the whole one. Both are differentiable.
     """
-    closed = jax.make_jaxpr(function)(own, shared)
     walk = _Walk()
-    rows = [walk.slot(OWN) for _ in own]
-    steps, outputs = walk.through(closed, [*rows, *(walk.slot(SHARED, x) for x in shared)])
+    rows, numbers = (
+        [walk.slot(level, x.dtype) for x in group]
+        for level, group in ((OWN, own), (SHARED, shared))
+    )
+    steps, outputs = walk.through(jax.make_jaxpr(function)(own, shared), [*rows, *numbers])
     steps = _read(steps, outputs)
     wanted = dict.fromkeys([*outputs, *(slot for step in steps for slot in step.reads)])
-    taken = [slot for slot in wanted if walk.level[slot] == SHARED]
-    kinds = [jnp.result_type(walk.known[slot]) for slot in taken]
+    taken = [slot for slot in wanted if walk.slots[slot].level == SHARED]
+    early = _read(walk.early, taken)
 
-    def inside(own: list[Any], numbers: list[Any]) -> list[Any]:
-        given = [_unpacked(x, kind) for x, kind in zip(numbers, kinds, strict=True)]
+    def before(shared: Arrays) -> Arrays:
+        found = _run(early, dict(zip(numbers, shared, strict=True)), taken)
+        return [_packed(jnp.asarray(x)) for x in found]
+
+    def inside(own: Arrays, found: Arrays) -> Arrays:
+        kinds = [walk.slots[slot].dtype for slot in taken]
+        given = [_unpacked(x, kind) for x, kind in zip(found, kinds, strict=True)]
         return _run(steps, dict(zip([*rows, *taken], [*own, *given], strict=True)), outputs)
 
-    return inside, [_packed(walk.known[slot]) for slot in taken]
+    return before, inside
 
 
 class _Walk:
-    """Along a jaxpr: what no row has a part in is computed on the way, the rest becomes steps.
+    """Along a jaxpr: what no row has a part in comes early.
 
     Attributes:
-      level: of every slot.
-      known: the values of those that are not of the row.
+      slots: all of them.
+      early: the steps of what is shared and of constants.
     """
 
     def __init__(self) -> None:
-        self.level: dict[int, int] = {}
-        self.known: dict[int, Any] = {}
-        self._count = itertools.count()
+        self.slots: list[Slot] = []
+        self.early: list[Step] = []
 
-    def slot(self, level: int, value: Any = None) -> int:
+    def slot(self, level: int, dtype: Any) -> int:
         """A new one."""
-        slot = next(self._count)
-        self.level[slot] = level
-        if level != OWN:
-            self.known[slot] = value
-        return slot
+        self.slots.append(Slot(level, dtype))
+        return len(self.slots) - 1
 
     def through(self, closed: Any, given: list[int]) -> tuple[list[Step], list[int]]:
-        """The steps that are left of a closed jaxpr, and the slots of its outputs."""
+        """The steps of a closed jaxpr that are not early, or constants, and its outputs."""
         jaxpr, steps = closed.jaxpr, []
         place = dict(zip(jaxpr.invars, given, strict=True))
 
         def fixed(value: Any) -> int:
-            slot = self.slot(FIXED, value)
-            steps.append(Step(lambda: [value], [], [slot]))
+            slot = self.slot(FIXED, jnp.result_type(value))
+            steps.extend(self._placed(Step(lambda: [value], [], [slot]), FIXED))
             return slot
 
         def read(atom: Any) -> int:
@@ -100,25 +113,26 @@ class _Walk:
             place |= dict(zip(equation.outvars, results, strict=True))
         return steps, [read(atom) for atom in jaxpr.outvars]
 
-    def _equation(
-        self, equation: Any, reads: list[int], run: Callable[..., list[Any]]
-    ) -> tuple[list[Step], list[int]]:
-        level = max((self.level[slot] for slot in reads), default=FIXED)
+    def _placed(self, step: Step, level: int) -> list[Step]:
+        """What of a step is not early. A constant is both: it costs nothing."""
+        if level != OWN:
+            self.early.append(step)
+        return [step] if level != SHARED else []
+
+    def _equation(self, equation: Any, reads: list[int], run: Run) -> tuple[list[Step], list[int]]:
+        level = max((self.slots[slot].level for slot in reads), default=FIXED)
         params, name = equation.params, equation.primitive.name
         if level == OWN and name in CALLS:
             return self.through(params["jaxpr"], reads)
-        values: list[Any] = [None] * len(equation.outvars)
         if level == OWN and name == "scan" and "num_consts" in params:
             run, reads = self._loop(params, reads)
-        elif level != OWN:
-            values = run(*(self.known[slot] for slot in reads))
-        writes = [self.slot(level, value) for value in values]
-        return [] if level == SHARED else [Step(run, reads, writes)], writes
+        writes = [self.slot(level, v.aval.dtype) for v in equation.outvars]
+        return self._placed(Step(run, reads, writes), level), writes
 
-    def _loop(self, params: Any, reads: list[int]) -> tuple[Callable[..., Any], list[int]]:
+    def _loop(self, params: Any, reads: list[int]) -> tuple[Run, list[int]]:
         """A loop without what is the same each time, and what it reads."""
         constants, carried = params["num_consts"], params["num_carry"]
-        moving = [self.slot(OWN) for _ in reads[constants:]]
+        moving = [self.slot(OWN, self.slots[slot].dtype) for slot in reads[constants:]]
         steps, outputs = self.through(params["jaxpr"], [*reads[:constants], *moving])
         steps = _read(steps, outputs)
         made = {*moving, *(slot for step in steps for slot in step.writes)}
@@ -126,24 +140,22 @@ class _Walk:
         around = [slot for slot in read if slot not in made]
         options = {key: params[key] for key in ("length", "reverse", "unroll")}
 
-        def run(*values: Any) -> list[Any]:
-            start, fixed = values[: len(moving)], values[len(moving) :]
+        def run(*values: Any) -> Arrays:
+            start, fixed = list(values[: len(moving)]), values[len(moving) :]
             outside = dict(zip(around, fixed, strict=True))
 
-            def body(carry: Any, rows: Any) -> tuple[list[Any], list[Any]]:
+            def body(carry: Any, rows: Any) -> tuple[Arrays, Arrays]:
                 known = outside | dict(zip(moving, [*carry, *rows], strict=True))
                 found = _run(steps, known, outputs)
                 return found[:carried], found[carried:]
 
-            last, stacked = jax.lax.scan(
-                body, list(start[:carried]), list(start[carried:]), **options
-            )
+            last, stacked = jax.lax.scan(body, start[:carried], start[carried:], **options)
             return [*last, *stacked]
 
         return run, [*reads[constants:], *around]
 
 
-def _alone(jaxpr: Any, equation: Any) -> Callable[..., list[Any]]:
+def _alone(jaxpr: Any, equation: Any) -> Run:
     """One equation of a jaxpr as a function of all that it reads."""
     variables = [not isinstance(atom, core.Literal) for atom in equation.invars]
     read = list(itertools.compress(equation.invars, variables))
@@ -152,7 +164,7 @@ def _alone(jaxpr: Any, equation: Any) -> Callable[..., list[Any]]:
     return lambda *values: function(*itertools.compress(values, variables))
 
 
-def _run(steps: list[Step], known: dict[int, Any], outputs: list[int]) -> list[Any]:
+def _run(steps: list[Step], known: dict[int, Any], outputs: list[int]) -> Arrays:
     for step in steps:
         values = step.run(*(known[slot] for slot in step.reads))
         known |= dict(zip(step.writes, values, strict=True))

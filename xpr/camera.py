@@ -59,8 +59,8 @@ class Camera(struct.PyTreeNode):
         """
         if self.viewmat_end is None:
             return self
-        camera, point = jax.lax.stop_gradient((self, point))
-        path = Sweep.between(camera.viewmat, camera.viewmat_end).path(point)
+        camera, end, point = jax.lax.stop_gradient((self, self.viewmat_end, point))
+        path = Sweep.between(camera.viewmat, end).path(point)
 
         def follow(_: int, time: Array) -> Array:
             there = path(time)

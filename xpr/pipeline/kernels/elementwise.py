@@ -106,6 +106,14 @@ def _same_bits(b: Builder, params: Any, x: Value) -> Value:
     return b.bitcast(x, kind_like(x, to))
 
 
+def _horner(b: Builder, params: Any, x: Value, *coefficients: Value) -> Value:
+    del params
+    *rest, value = coefficients
+    for coefficient in reversed(rest):
+        value = b.fadd(b.fmul(value, x), coefficient)
+    return value
+
+
 def _finite(b: Builder, params: Any, x: Value) -> Value:
     del params
     return b.fcmp_ordered("==", b.fsub(x, x), constant(x, 0))
@@ -143,6 +151,7 @@ PRIMITIVES: dict[str, Emitter] = (
         "round": _round,
         "select_n": _select,
         "is_finite": _finite,
+        "polynomial": _horner,
         "convert_element_type": _convert,
         "bitcast_convert_type": _same_bits,
         "copy": _pass,

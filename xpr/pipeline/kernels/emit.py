@@ -14,6 +14,7 @@ from jax.extend import core
 from llvmlite import ir
 
 from xpr.pipeline.kernels.elementwise import PRIMITIVES
+from xpr.pipeline.kernels.loops import Loop, closed as with_constants
 from xpr.pipeline.kernels.structure import SHAPERS, Values
 from xpr.pipeline.kernels.values import INT, Builder, Value, as_lanes, lane_count, literal, spread
 
@@ -40,8 +41,8 @@ def emit(b: Builder, closed: Any, args: Sequence[Values]) -> list[Values]:
         if inner is not None:
             outputs = emit(b, inner, inputs[len(inputs) - len(inner.jaxpr.invars) :])
         elif name == "scan":
-            loop = _rolled if _rolls(equation) else _unrolled
-            outputs = loop(b, equation.params, inputs)
+            written = _rolled if _rolls(equation) else _unrolled
+            outputs = written(b, Loop.of(equation.params), inputs)
         elif name == "platform_index":
             outputs = [literal(0)]  # nobody reads it: see `_inner`
         elif name in SHAPERS:
@@ -69,10 +70,9 @@ def unknown_primitive(closed: Any) -> str | None:
     """The first primitive of a jaxpr that has no instructions here, or None."""
     for equation in closed.jaxpr.eqns:
         inner, name = _inner(equation), equation.primitive.name
-        # Newer versions of JAX describe the parts of a loop otherwise: then it is not unrolled.
-        if name == "scan" and "num_consts" in equation.params:
-            short = equation.params["length"] <= LONGEST
-            inner = equation.params["jaxpr"] if short or _rolls(equation) else None
+        if name == "scan":
+            loop = Loop.of(equation.params)
+            inner = loop.body if loop.length <= LONGEST or _rolls(equation) else None
         if inner is not None:
             found = unknown_primitive(inner)
             if found:
@@ -90,8 +90,8 @@ def instructions(closed: Any) -> int:
     for equation in closed.jaxpr.eqns:
         inner, times = _inner(equation), 1
         if equation.primitive.name == "scan":
-            inner = equation.params["jaxpr"]
-            times = 1 if _rolls(equation) else equation.params["length"]
+            loop = Loop.of(equation.params)
+            inner, times = loop.body, 1 if _rolls(equation) else loop.length
         of_one = sum(v.aval.size for v in equation.outvars)
         total += of_one if inner is None else times * instructions(inner)
     return total
@@ -111,22 +111,22 @@ def _inner(equation: Any) -> Any:
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
         inner = equation.params.get(name)
         if inner is not None:
-            return inner if hasattr(inner, "consts") else core.ClosedJaxpr(inner, ())
+            return with_constants(inner)
     return None
 
 
 def _rolls(equation: Any) -> bool:
     """Whether a scan becomes a loop of the processor: it has many instructions, and no rows."""
-    params = equation.params
-    rows = len(equation.invars) - params["num_consts"] - params["num_carry"]
-    stacked = len(equation.outvars) - params["num_carry"]
-    many = params["length"] * instructions(params["jaxpr"]) > MOST_UNROLLED
-    return many and rows == stacked == 0 and params["length"] > 0
+    loop = Loop.of(equation.params)
+    rows = len(equation.invars) - loop.constants - loop.carried
+    stacked = len(equation.outvars) - loop.carried
+    many = loop.length * instructions(loop.body) > MOST_UNROLLED
+    return many and rows == stacked == 0 and loop.length > 0
 
 
-def _rolled(b: Builder, params: Any, inputs: list[Values]) -> list[Values]:
+def _rolled(b: Builder, loop: Loop, inputs: list[Values]) -> list[Values]:
     """A loop; whatever one of its values is, lanes or not, all that change are."""
-    consts, start = inputs[: params["num_consts"]], inputs[params["num_consts"] :]
+    consts, start = inputs[: loop.constants], inputs[loop.constants :]
     lanes = max((lane_count(v) for x in inputs for v in x.ravel()), default=0)
 
     def flat(arrays: list[Values]) -> list[Value]:
@@ -140,14 +140,14 @@ def _rolled(b: Builder, params: Any, inputs: list[Values]) -> list[Values]:
     step, carry = b.phi(INT), [b.phi(value.type) for value in first]
     given = iter(carry)
     arrays = [_filled(x.shape, given) for x in start]
-    last = flat(emit(b, params["jaxpr"], [*consts, *arrays]))
+    last = flat(emit(b, loop.body, [*consts, *arrays]))
     following = b.add(step, ir.Constant(INT, 1))
     for phi, entering, returning in zip(
         [step, *carry], [ir.Constant(INT, 0), *first], [following, *last], strict=True
     ):
         phi.add_incoming(entering, before)
         phi.add_incoming(returning, b.block)
-    b.cbranch(b.icmp_signed("<", following, ir.Constant(INT, params["length"])), body, after)
+    b.cbranch(b.icmp_signed("<", following, ir.Constant(INT, loop.length)), body, after)
     b.position_at_end(after)
     results = iter(last)
     return [_filled(x.shape, results) for x in start]
@@ -160,15 +160,15 @@ def _filled(shape: tuple[int, ...], values: Iterator[Value]) -> Values:
     return array
 
 
-def _unrolled(b: Builder, params: Any, inputs: list[Values]) -> list[Values]:
+def _unrolled(b: Builder, loop: Loop, inputs: list[Values]) -> list[Values]:
     """A short loop, step after step."""
-    fixed, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
+    fixed, carried = loop.constants, loop.constants + loop.carried
     consts, carry, rows = inputs[:fixed], inputs[fixed:carried], inputs[carried:]
     steps: dict[int, list[Values]] = {}
-    order = range(params["length"])
-    for i in reversed(order) if params["reverse"] else order:
-        outputs = emit(b, params["jaxpr"], [*consts, *carry, *(x[i, ...] for x in rows)])
-        carry, steps[i] = outputs[: params["num_carry"]], outputs[params["num_carry"] :]
+    order = range(loop.length)
+    for i in reversed(order) if loop.reverse else order:
+        outputs = emit(b, loop.body, [*consts, *carry, *(x[i, ...] for x in rows)])
+        carry, steps[i] = outputs[: loop.carried], outputs[loop.carried :]
     return [*carry, *(np.stack(parts) for parts in zip(*(steps[i] for i in order), strict=True))]
 
 

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
+from xpr.pipeline.kernels.loops import Loop, closed
 from xpr.types import Array
 
 FIXED, SHARED, OWN = range(3)  # a constant, of the shared numbers alone, of the row
@@ -123,17 +124,18 @@ class _Walk:
         level = max((self.slots[slot].level for slot in reads), default=FIXED)
         params, name = equation.params, equation.primitive.name
         if level == OWN and name in CALLS:
-            return self.through(params["jaxpr"], reads)
-        if level == OWN and name == "scan" and "num_consts" in params:
+            return self.through(closed(params["jaxpr"]), reads)
+        if level == OWN and name == "scan":
             run, reads = self._loop(params, reads)
         writes = [self.slot(level, v.aval.dtype) for v in equation.outvars]
         return self._placed(Step(run, reads, writes), level), writes
 
     def _loop(self, params: Any, reads: list[int]) -> tuple[Run, list[int]]:
         """A loop without what is the same each time, and what it reads."""
-        constants, carried = params["num_consts"], params["num_carry"]
+        loop = Loop.of(params)
+        constants, carried = loop.constants, loop.carried
         moving = [self.slot(OWN, self.slots[slot].dtype) for slot in reads[constants:]]
-        steps, outputs = self.through(params["jaxpr"], [*reads[:constants], *moving])
+        steps, outputs = self.through(loop.body, [*reads[:constants], *moving])
         steps = _read(steps, outputs)
         made = {*moving, *(slot for step in steps for slot in step.writes)}
         read = dict.fromkeys([*outputs, *(slot for step in steps for slot in step.reads)])

@@ -23,7 +23,7 @@ HIGHEST = jax.lax.Precision.HIGHEST
 class Lift(abc.ABC):
     """What a splat is at a pixel.
 
-    Shapes: S splats of each of B tiles with P pixels; `rows` [S, B, D] packed leaves.
+    Shapes: S splats of each of B tiles with P pixels; `rows` [B, S, D] packed leaves.
     """
 
     anatomy: Anatomy
@@ -38,7 +38,7 @@ class Lift(abc.ABC):
 
     @abc.abstractmethod
     def pull(self, grads: list[Array], rows: Array, corner: Vec2) -> Array:
-        """Gradients of the inputs, [S, B, P] each, to gradients of the rows, [S, B, D].
+        """Gradients of the inputs, [B, S, P] each, to gradients of the rows, [D, B, S].
 
         `corner` is the tiles' upper left, [B] each.
         """
@@ -59,7 +59,7 @@ class PerPixel(Lift):
         """Sums over the pixels, as products with ones (XLA would recompute in a fused sum)."""
         del rows, corner
         ones = jnp.ones(grads[0].shape[-1], grads[0].dtype)
-        return jnp.stack([jnp.dot(g, ones, precision=HIGHEST) for g in grads], axis=-1)
+        return jnp.stack([jnp.dot(g, ones, precision=HIGHEST) for g in grads])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,26 +75,28 @@ class PerForm(Lift):
 
     def inputs(self, row: Array, ray: Ray) -> list[Array]:
         """Each form, at each pixel."""
-        return list(self._record(row[..., None, :]).forms(ray.pixel))
+        return list(self._record([leaf[:, None] for leaf in row.T]).forms(ray.pixel))
 
     def respond(self, inputs: list[Array], ray: Ray) -> tuple[Array, tuple[Array, ...]]:
         """The method's `respond`; the record it reads colours from matters not here."""
         del ray
-        hit = self._record(jnp.zeros(sum(self.anatomy.read), inputs[0].dtype)).respond(*inputs)
+        nothing = [jnp.zeros((), inputs[0].dtype)] * sum(self.anatomy.read)
+        hit = self._record(nothing).respond(*inputs)
         return hit.alpha, ()
 
     def pull(self, grads: list[Array], rows: Array, corner: Vec2) -> Array:
-        """To the nodes, and from there through the forms."""
-        nodes, weights = _nodes(self.tile_size)
-        dtype = rows.dtype
-        at_nodes = [jnp.dot(g, jnp.asarray(weights, dtype), precision=HIGHEST) for g in grads]
-        nodes = jnp.asarray(nodes, dtype)
-        pixel = Vec2(corner.x[:, None] + nodes[:, 0], corner.y[:, None] + nodes[:, 1])
-        _, pull = jax.vjp(lambda rows: self._record(rows[..., None, :]).forms(pixel), rows)
-        return pull(tuple(at_nodes))[0]
+        """To the nodes, and from there through the forms: a node's splats lie side by side."""
+        nodes, weights = (jnp.asarray(x, rows.dtype) for x in _nodes(self.tile_size))
+        at_nodes = tuple(
+            jnp.moveaxis(jnp.dot(g, weights, precision=HIGHEST), -1, 0) for g in grads
+        )
+        x, y = corner.x[:, None] + nodes[:, 0, None, None], corner.y[:, None] + nodes[:, 1, None, None]
+        leaves = [leaf[None] for leaf in jnp.moveaxis(rows, -1, 0)]
+        _, pull = jax.vjp(lambda leaves: self._record(leaves).forms(Vec2(x, y)), leaves)
+        return jnp.concatenate(pull(at_nodes)[0])
 
-    def _record(self, rows: Array) -> QuadraticSplat:
-        splat = self.anatomy.unpack(list(jnp.moveaxis(rows, -1, 0)))
+    def _record(self, leaves: list[Array]) -> QuadraticSplat:
+        splat = self.anatomy.unpack(leaves)
         assert isinstance(splat, QuadraticSplat)
         return splat
 

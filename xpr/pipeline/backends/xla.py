@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from xpr.pipeline.backends.lift import HIGHEST, lift
 from xpr.pipeline.backends.reorder import by_distance
 from xpr.pipeline.backends.replay import Asked, Inputs, Outputs, Tiled, composite as blend_lists
-from xpr.pipeline.backends.tiles import Chunk, Recipe, over_batches, rows_of, tile_rays, walk
+from xpr.pipeline.backends.tiles import Chunk, Recipe, along, over_batches, rows_of, tile_rays, walk
 from xpr.pipeline.bin import pair as pair
 from xpr.pipeline.blend import opaque, over, replay
 from xpr.pipeline.frame import Frame, Layers, Pairs, Request
@@ -57,11 +57,12 @@ class Batches(Tiled):
 
             def visit(state: tuple, chunk: Chunk) -> tuple:
                 transmittance, moving, blended = state
-                entries = (inputs.rows[chunk.ids], chunk.least)
-                (transmittance, moving), weights = jax.lax.scan(
+                ids = chunk.ids.T
+                entries = (inputs.rows[ids], chunk.least.T)
+                (transmittance, moving), weights = along(
                     partial(self._step, ray), (transmittance, moving), entries
                 )
-                more = _dot("sbp,sbc->bcp", weights, values[chunk.ids])
+                more = _dot("bcs,bsp->bcp", jnp.swapaxes(values[ids], 1, 2), weights)
                 return transmittance, moving, blended + more
 
             shape = (len(tiles), pixels)
@@ -110,19 +111,22 @@ class _Replay(NamedTuple):
         asked = self.asked
         g, behind = rows_of(asked.g, tiles), rows_of(asked.behind, tiles)
         g_moving = jnp.moveaxis(rows_of(asked.g_moving, tiles), 1, 0)
+        both = jnp.concatenate([rows, asked.values], axis=1)
+        across = jnp.swapaxes(g, 1, 2)
 
         def visit(state: tuple, chunk: Chunk) -> tuple:
             transmittance, behind, g_ray, grads = state
-            mine, values = rows[chunk.ids], asked.values[chunk.ids]
-            seen = _dot("sbc,bcp->sbp", values, g)
+            ids = chunk.ids.T
+            mine, values = jnp.split(both[ids], [rows.shape[1]], axis=-1)
+            seen = _dot("bsc,bcp->bsp", values, g)
             step = partial(self.step, ray, g_moving)
-            (transmittance, behind, g_ray), (weights, g_inputs) = jax.lax.scan(
-                step, (transmittance, behind, g_ray), (mine, chunk.least, seen)
+            (transmittance, behind, g_ray), (weights, g_inputs) = along(
+                step, (transmittance, behind, g_ray), (mine, chunk.least.T, seen)
             )
             g_rows = lift.pull(g_inputs, mine, corner)
-            g_values = _dot("sbp,bcp->sbc", weights, g)
-            both = jnp.concatenate([g_rows, g_values], axis=-1)
-            return transmittance, behind, g_ray, grads.at[chunk.ids].add(both)
+            g_values = _dot("bsp,bpc->bsc", weights, across)
+            g_both = jnp.concatenate([g_rows, jnp.moveaxis(g_values, -1, 0)])
+            return transmittance, behind, g_ray, grads.at[ids].add(jnp.moveaxis(g_both, 0, -1))
 
         g_ray = jax.tree.map(jnp.zeros_like, self._world(ray))
         state = (jnp.ones_like(behind), behind, g_ray, grads)

@@ -49,6 +49,7 @@ class Batches(Tiled):
     def forward(self, inputs: Inputs, lists: Pairs) -> Outputs:
         """Blend the tiles' lists."""
         recipe, values = self.recipe, jnp.concatenate(inputs.constants, axis=1)
+        both = jnp.concatenate([inputs.rows, values], axis=1)
         dtype, pixels = values.dtype, recipe.grid.tile_size**2
         varying = len(recipe.lift.anatomy.varying)
 
@@ -56,14 +57,9 @@ class Batches(Tiled):
             _, ray = tile_rays(recipe, inputs.rays, tiles, dtype)
 
             def visit(state: tuple, chunk: Chunk) -> tuple:
-                transmittance, moving, blended = state
                 ids = chunk.ids.T
-                entries = (inputs.rows[ids], chunk.least.T)
-                (transmittance, moving), weights = along(
-                    partial(self._step, ray), (transmittance, moving), entries
-                )
-                more = _dot("bcs,bsp->bcp", jnp.swapaxes(values[ids], 1, 2), weights)
-                return transmittance, moving, blended + more
+                rows, values = jnp.split(both[ids], [inputs.rows.shape[1]], axis=-1)
+                return along(partial(self._step, ray), state, (rows, values, chunk.least.T))[0]
 
             shape = (len(tiles), pixels)
             start = (
@@ -78,16 +74,17 @@ class Batches(Tiled):
 
         return Outputs(*over_batches(recipe, lists, batch, None)[1])
 
-    def _step(self, ray: Ray, state: tuple, entry: tuple) -> tuple[tuple, Array]:
-        """Put one more splat a tile behind: new state, its weights [B, P]."""
+    def _step(self, ray: Ray, state: tuple, entry: tuple) -> tuple[tuple, None]:
+        """Put one more splat a tile behind."""
         recipe = self.recipe
-        transmittance, moving = state
-        row, least = entry
+        transmittance, moving, blended = state
+        row, values, least = entry
         alpha, channels = recipe.lift.respond(recipe.lift.inputs(row, ray), ray)
         alpha = opaque(recipe.blend, alpha, least[:, None])
         weight, transmittance = over(recipe.blend, transmittance, alpha)
         moving = tuple(m + weight * c for m, c in zip(moving, channels, strict=True))
-        return (transmittance, moving), weight
+        blended = blended + values[..., None] * weight[:, None]
+        return (transmittance, moving, blended), None
 
     def replay(self, inputs: Inputs, lists: Pairs, asked: Asked) -> tuple[Array, Any]:
         """Replay the tiles' lists; each of the loops adds to gradients of its own."""

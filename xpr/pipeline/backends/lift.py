@@ -93,7 +93,8 @@ class PerForm(Lift):
         x, y = corner.x[:, None] + nodes[:, 0, None, None], corner.y[:, None] + nodes[:, 1, None, None]
         leaves = [leaf[None] for leaf in jnp.moveaxis(rows, -1, 0)]
         _, pull = jax.vjp(lambda leaves: self._record(leaves).forms(Vec2(x, y)), leaves)
-        return jnp.concatenate(pull(at_nodes)[0])
+        # Else XLA computes them one number at a time, in the order in which they are stored.
+        return jnp.concatenate(jax.lax.optimization_barrier(pull(at_nodes)[0]))
 
     def _record(self, leaves: list[Array]) -> QuadraticSplat:
         splat = self.anatomy.unpack(leaves)

@@ -115,10 +115,9 @@ class _Replay(NamedTuple):
             transmittance, behind, g_ray, grads = state
             ids = chunk.ids.T
             mine, values = jnp.split(both[ids], [rows.shape[1]], axis=-1)
-            seen = _dot("bsc,bcp->bsp", values, g)
-            step = partial(self.step, ray, g_moving)
+            step = partial(self.step, ray, jnp.moveaxis(g, 1, 0), g_moving)
             (transmittance, behind, g_ray), (weights, g_inputs) = along(
-                step, (transmittance, behind, g_ray), (mine, chunk.least.T, seen)
+                step, (transmittance, behind, g_ray), (mine, values, chunk.least.T)
             )
             g_rows = lift.pull(g_inputs, mine, corner)
             g_values = _dot("bsp,bpc->bsc", weights, across)
@@ -130,11 +129,16 @@ class _Replay(NamedTuple):
         _, _, g_ray, grads = walk(self.recipe, pairs, tiles, visit, state)
         return grads, g_ray
 
-    def step(self, ray: Ray, g_moving: Array, state: tuple, entry: tuple) -> tuple[tuple, tuple]:
+    def step(
+        self, ray: Ray, g: Array, g_moving: Array, state: tuple, entry: tuple
+    ) -> tuple[tuple, tuple]:
         """Replay one splat a tile: new state, its weights and its inputs' gradients [B, P]."""
         blend, lift = self.recipe.blend, self.recipe.lift
         transmittance, behind, g_ray = state
-        row, least, seen = entry
+        row, values, least = entry
+        seen = jnp.zeros_like(behind)
+        for value, cotangent in zip(values.T, g, strict=True):
+            seen = seen + value[:, None] * cotangent
         world = self._world(ray)
 
         def respond(inputs: list[Array], world: Any) -> tuple[Array, tuple[Array, ...]]:

@@ -126,15 +126,16 @@ def over_batches(
 def tile_rays(
     recipe: Recipe, rays: tuple[Vec3, Vec3] | None, tiles: Array, dtype: Any
 ) -> tuple[Vec2, Ray]:
-    """The corners [B] of some tiles, and their rays [B, P] (zero where none are read)."""
-    x, y = (origin.astype(dtype) for origin in recipe.grid.origins(tiles))
+    """The middles [B, 1] of some tiles, and their rays [B, P] (zero where none are read)."""
+    x, y = (origin.astype(dtype)[:, None] for origin in recipe.grid.origins(tiles))
     local = jnp.asarray(recipe.grid.local_pixels(), dtype)
-    pixel = Vec2(x[:, None] + local[:, 0], y[:, None] + local[:, 1])
+    pixel = Vec2(x + local[:, 0], y + local[:, 1])
     zero = jnp.zeros_like(pixel.x)
     world = (Vec3(zero, zero, zero),) * 2
     if rays is not None:
         world = jax.tree.map(lambda leaf: rows_of(leaf, tiles), rays)
-    return Vec2(x, y), Ray(pixel, *world)
+    half = recipe.grid.tile_size / 2
+    return Vec2(x + half, y + half), Ray(pixel, *world)
 
 
 def rows_of(tiled: Array, tiles: Array) -> Array:

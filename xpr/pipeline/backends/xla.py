@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xpr.pipeline.backends.lift import HIGHEST, lift
+from xpr.pipeline.backends.lift import HIGHEST, Place, lift
 from xpr.pipeline.backends.reorder import by_distance
 from xpr.pipeline.backends.replay import Asked, Inputs, Outputs, Tiled, composite as blend_lists
 from xpr.pipeline.backends.tiles import Chunk, Recipe, along, over_batches, rows_of, tile_rays, walk
@@ -46,8 +46,13 @@ class Batches(Tiled):
 
     recipe: Recipe
 
-    def forward(self, inputs: Inputs, lists: Pairs) -> Outputs:
+    def lists(self, frame: Frame) -> tuple[Pairs, Array]:
+        """The tiles' lists, and the boxes."""
+        return frame.pairs, frame.boxes
+
+    def forward(self, inputs: Inputs, lists: tuple[Pairs, Array]) -> Outputs:
         """Blend the tiles' lists."""
+        pairs, _ = lists
         recipe, values = self.recipe, jnp.concatenate(inputs.constants, axis=1)
         both = jnp.concatenate([inputs.rows, values], axis=1)
         dtype, pixels = values.dtype, recipe.grid.tile_size**2
@@ -67,12 +72,12 @@ class Batches(Tiled):
                 tuple(jnp.zeros(shape, dtype) for _ in range(varying)),
                 jnp.zeros((len(tiles), values.shape[1], pixels), dtype),
             )
-            transmittance, moving, blended = walk(recipe, lists, tiles, visit, start)
+            transmittance, moving, blended = walk(recipe, pairs, tiles, visit, start)
             none = jnp.zeros((len(tiles), 0, pixels), dtype)
             moving = jnp.stack(moving, axis=1) if moving else none
             return carry, (blended, moving, jnp.abs(transmittance))
 
-        return Outputs(*over_batches(recipe, lists, batch, None)[1])
+        return Outputs(*over_batches(recipe, pairs, batch, None)[1])
 
     def _step(self, ray: Ray, state: tuple, entry: tuple) -> tuple[tuple, None]:
         """Put one more splat a tile behind."""
@@ -86,12 +91,17 @@ class Batches(Tiled):
         blended = blended + values[..., None] * weight[:, None]
         return (transmittance, moving, blended), None
 
-    def replay(self, inputs: Inputs, lists: Pairs, asked: Asked) -> tuple[Array, Any]:
+    def replay(
+        self, inputs: Inputs, lists: tuple[Pairs, Array], asked: Asked
+    ) -> tuple[Array, Any]:
         """Replay the tiles' lists; each of the loops adds to gradients of its own."""
-        width = inputs.rows.shape[1] + asked.values.shape[1]
-        grads = jnp.zeros((len(inputs.rows), width), inputs.rows.dtype)
-        context = _Replay(self.recipe, inputs, asked)
-        return over_batches(self.recipe, lists, partial(context.batch, lists), grads)
+        (pairs, boxes), lift, rows = lists, self.recipe.lift, inputs.rows
+        context = _Replay(self.recipe, inputs, asked, boxes)
+        grads = jnp.zeros((len(rows), lift.width + asked.values.shape[1]), rows.dtype)
+        grads, g_rays = over_batches(self.recipe, pairs, partial(context.batch, pairs), grads)
+        collected, g_values = jnp.split(grads, [lift.width], axis=1)
+        g_rows = lift.finish(collected, rows, Place.of(boxes))
+        return jnp.concatenate([g_rows, g_values], axis=1), g_rays
 
 
 class _Replay(NamedTuple):
@@ -100,29 +110,27 @@ class _Replay(NamedTuple):
     recipe: Recipe
     inputs: Inputs
     asked: Asked
+    boxes: Array
 
     def batch(self, pairs: Pairs, grads: Array, tiles: Array) -> tuple[Array, Any]:
-        """Add the gradients of some tiles to `grads` [V, D + n]; return those of their rays."""
-        lift, rows = self.recipe.lift, self.inputs.rows
-        corner, ray = tile_rays(self.recipe, self.inputs.rays, tiles, rows.dtype)
-        asked = self.asked
+        """Add the gradients of some tiles to `grads` [V, n]; return those of their rays."""
+        asked, rows, lift = self.asked, self.inputs.rows, self.recipe.lift
+        middle, ray = tile_rays(self.recipe, self.inputs.rays, tiles, rows.dtype)
         g, behind = rows_of(asked.g, tiles), rows_of(asked.behind, tiles)
-        g_moving = jnp.moveaxis(rows_of(asked.g_moving, tiles), 1, 0)
-        both = jnp.concatenate([rows, asked.values], axis=1)
         across = jnp.swapaxes(g, 1, 2)
+        g, g_moving = (jnp.moveaxis(x, 1, 0) for x in (g, rows_of(asked.g_moving, tiles)))
+        records = jnp.concatenate([rows, asked.values, self.boxes], axis=1)
+        edges = [rows.shape[1], records.shape[1] - 4]
 
         def visit(state: tuple, chunk: Chunk) -> tuple:
-            transmittance, behind, g_ray, grads = state
+            *state, grads = state
             ids = chunk.ids.T
-            mine, values = jnp.split(both[ids], [rows.shape[1]], axis=-1)
-            step = partial(self.step, ray, jnp.moveaxis(g, 1, 0), g_moving)
-            (transmittance, behind, g_ray), (weights, g_inputs) = along(
-                step, (transmittance, behind, g_ray), (mine, values, chunk.least.T)
-            )
-            g_rows = lift.pull(g_inputs, mine, corner)
-            g_values = _dot("bsp,bpc->bsc", weights, across)
-            g_both = jnp.concatenate([g_rows, jnp.moveaxis(g_values, -1, 0)])
-            return transmittance, behind, g_ray, grads.at[ids].add(jnp.moveaxis(g_both, 0, -1))
+            mine, values, boxes = jnp.split(records[ids], edges, axis=-1)
+            step = partial(self.step, ray, g, g_moving)
+            state, (weights, g_inputs) = along(step, tuple(state), (mine, values, chunk.least.T))
+            collected = lift.collect(g_inputs, middle, Place.of(boxes))
+            g_values = jnp.moveaxis(_dot("bsp,bpc->bsc", weights, across), -1, 0)
+            return *state, grads.at[ids].add(jnp.stack([*collected, *g_values], axis=-1))
 
         g_ray = jax.tree.map(jnp.zeros_like, self._world(ray))
         state = (jnp.ones_like(behind), behind, g_ray, grads)

@@ -129,9 +129,9 @@ def test_a_box_that_ends_on_a_tile_border_is_counted_as_it_is_filled():
         jnp.zeros(n),
         Vec3(*jnp.zeros((3, n))),
     )
-    pairs = jax.jit(lambda s, boxes: pair(SimpleNamespace(splats=s, grid=GRID, settings=SETTINGS), boxes, total))(
-        flat, boxes
-    )
+    pairs = jax.jit(
+        lambda s, boxes: pair(SimpleNamespace(splats=s, grid=GRID, settings=SETTINGS), boxes, total)
+    )(flat, boxes)
     columns = GRID.shape[1]
     want = sorted(
         (row * columns + column, rank)

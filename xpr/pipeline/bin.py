@@ -62,16 +62,16 @@ def pair(frame: Frame, boxes: Rectangles, capacity: int) -> Pairs:
     blocks = -(-capacity // block)
     loops = min(loops, blocks)
     spread = _spread(boxes, capacity, blocks * block)
-    keys = _Keys.of(frame.grid.tiles, len(boxes.x0))
+    keys = _Keys.of(frame.grid.tiles, len(boxes.x0), block)
     used = -(-spread.total // block)
     edges = [used * i // loops for i in range(loops + 1)]
     with jax.enable_x64(True):
         found = [
-            _touching(frame, boxes, spread, keys, block, span, -(-blocks // loops))
+            _touching(frame, boxes, spread, keys, span, -(-blocks // loops))
             for span in itertools.pairwise(edges)
         ]
-        runs = [_sort(keys, block, *each) for each in found]
-        ids, starts = _merge(keys, block, capacity, runs)
+        runs = [_sort(keys, *each) for each in found]
+        ids, starts = _merge(keys, capacity, runs)
     return Pairs(ids, starts)
 
 
@@ -94,18 +94,18 @@ def _spread(boxes: Rectangles, capacity: int, length: int) -> _Spread:
 
 
 class _Keys(NamedTuple):
-    """A pair as one integer, `tile << bits | rank`; all ones are none. Static."""
+    """A pair as one integer, `tile << bits | rank`; all ones are none. A block at a time. Static."""
 
     tiles: int
-    splats: int
+    block: int
     bits: int
     word: Any
 
     @classmethod
-    def of(cls, tiles: int, splats: int) -> _Keys:
+    def of(cls, tiles: int, splats: int, block: int) -> _Keys:
         """In 32 bits if they suffice."""
         bits = max(math.ceil(math.log2(max(splats, 2))), 1)
-        return cls(tiles, splats, bits, jnp.uint64 if (tiles + 1) << bits > 1 << 32 else jnp.uint32)
+        return cls(tiles, block, bits, jnp.uint64 if (tiles + 1) << bits > 1 << 32 else jnp.uint32)
 
     @property
     def none(self) -> Any:
@@ -138,13 +138,12 @@ def _touching(
     boxes: Rectangles,
     spread: _Spread,
     keys: _Keys,
-    block: int,
     span: tuple[Array, Array],
     most: int,
 ) -> tuple[Array, Array]:
     """The pairs of a span of blocks that touch their tiles, close together, and their number."""
     splats, grid = jax.lax.stop_gradient(frame.splats), frame.grid
-    size = grid.tile_size
+    size, block = grid.tile_size, keys.block
 
     def expand(start: Array) -> tuple[Array, Array, Array]:
         """(splat, column, row) of each pair [block], splat after splat.
@@ -181,8 +180,9 @@ def _touching(
     return out, found
 
 
-def _sort(keys: _Keys, block: int, pairs: Array, found: Array) -> _Run:
+def _sort(keys: _Keys, pairs: Array, found: Array) -> _Run:
     """Sort within blocks, by tile, then depth."""
+    block = keys.block
     firsts = jnp.arange(keys.tiles + 1, dtype=keys.word) << keys.bits
 
     def advance(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -198,9 +198,9 @@ def _sort(keys: _Keys, block: int, pairs: Array, found: Array) -> _Run:
     return _Run(pairs, found, starts)
 
 
-def _merge(keys: _Keys, block: int, capacity: int, runs: list[_Run]) -> tuple[Array, Array]:
+def _merge(keys: _Keys, capacity: int, runs: list[_Run]) -> tuple[Array, Array]:
     """Ranks of all pairs [M], tile after tile, and where the tiles begin [T + 1]."""
-    starts = jnp.concatenate([run.starts for run in runs])
+    block, starts = keys.block, jnp.concatenate([run.starts for run in runs])
     counts = jnp.diff(starts, axis=1)
     upto = jnp.cumsum(counts, axis=0)
     begin = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(upto[-1])]).astype(jnp.int32)

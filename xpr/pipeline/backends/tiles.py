@@ -61,9 +61,7 @@ def walk(
     return jax.lax.while_loop(goes_on, advance, (jnp.zeros_like(longest), start))[1]
 
 
-def along(
-    step: Callable[[Any, Any], tuple[Any, Any]], state: Any, entries: Any
-) -> tuple[Any, Any]:
+def along(step: Callable[[Any, Any], tuple[Any, Any]], state: Any, entries: Any) -> tuple[Any, Any]:
     """`jax.lax.scan` along the second axis: no product of matrices then waits for a transposition.
 
     Args:
@@ -89,9 +87,7 @@ def along(
         )
 
     shapes = jax.eval_shape(lambda: step(state, entry(0))[1])
-    outputs = jax.tree.map(
-        lambda x: jnp.zeros((x.shape[0], splats, *x.shape[1:]), x.dtype), shapes
-    )
+    outputs = jax.tree.map(lambda x: jnp.zeros((x.shape[0], splats, *x.shape[1:]), x.dtype), shapes)
     return jax.lax.fori_loop(0, splats, advance, (state, outputs))
 
 

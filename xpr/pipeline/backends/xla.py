@@ -127,9 +127,7 @@ class Batches(Tiled):
         blended = blended + values[..., None] * weight[:, None]
         return (transmittance, moving, blended), None
 
-    def replay(
-        self, inputs: Inputs, lists: tuple[Pairs, Array], asked: Asked
-    ) -> tuple[Array, Any]:
+    def replay(self, inputs: Inputs, lists: tuple[Pairs, Array], asked: Asked) -> tuple[Array, Any]:
         """Replay the tiles' lists; each of the loops adds to gradients of its own."""
         (pairs, boxes), lift, rows = lists, self.recipe.lift, inputs.rows
         context = _Replay(self.recipe, inputs, asked, boxes)

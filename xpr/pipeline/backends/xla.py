@@ -157,14 +157,14 @@ class _Replay(NamedTuple):
         edges = [rows.shape[1], records.shape[1] - 4]
 
         def visit(state: tuple, chunk: Chunk) -> tuple:
-            *state, grads = state
+            *before, grads = state
             ids = chunk.ids.T
             mine, values, boxes = jnp.split(records[ids], edges, axis=-1)
             step = partial(self.step, ray, g, g_moving)
-            state, (weights, g_inputs) = along(step, tuple(state), (mine, values, chunk.least.T))
+            after, (weights, g_inputs) = along(step, tuple(before), (mine, values, chunk.least.T))
             collected = lift.collect(g_inputs, middle, Place.of(boxes))
             g_values = jnp.moveaxis(_dot("bsp,bpc->bsc", weights, across), -1, 0)
-            return *state, grads.at[ids].add(jnp.stack([*collected, *g_values], axis=-1))
+            return *after, grads.at[ids].add(jnp.stack([*collected, *g_values], axis=-1))
 
         g_ray = jax.tree.map(jnp.zeros_like, self._world(ray))
         state = (jnp.ones_like(behind), behind, g_ray, grads)

@@ -13,11 +13,13 @@ from xpr.methods.gaussian3d import EllipseSplat
 from xpr.pipeline.bin import pair, rectangles
 from xpr.pipeline.grid import Grid
 from xpr.pipeline.order import front_to_back, gather, project, survey
+from xpr.pipeline.settings import Settings
 from xpr.types import Ray, Vec2, Vec3
 
 LEAST = 1 / 255
 MARGIN = 40  # px beyond the image in which boxes are looked at
 GRID = Grid(67, 45, 8)
+SETTINGS = Settings(block=256, loops=2)  # several blocks in each of two runs
 
 
 def alphas(splats, pixels):
@@ -88,7 +90,7 @@ def lists(scene, camera, capacity):
     near, camera = gather(scene, camera, order)
     boxes = rectangles(found.low[order.index], found.high[order.index], order.valid, GRID)
     splats = project(near, camera).splat
-    pairs = pair(SimpleNamespace(splats=splats, grid=GRID), boxes, capacity)
+    pairs = pair(SimpleNamespace(splats=splats, grid=GRID, settings=SETTINGS), boxes, capacity)
     alpha = alphas(splats, jnp.asarray(GRID.pixels(), jnp.float32))
     return pairs, boxes.counts.sum(), order.valid, jnp.where(order.valid[:, None, None], alpha, 0)
 
@@ -127,9 +129,9 @@ def test_a_box_that_ends_on_a_tile_border_is_counted_as_it_is_filled():
         jnp.zeros(n),
         Vec3(*jnp.zeros((3, n))),
     )
-    pairs = jax.jit(lambda s, boxes: pair(SimpleNamespace(splats=s, grid=GRID), boxes, total))(
-        flat, boxes
-    )
+    pairs = jax.jit(
+        lambda s, boxes: pair(SimpleNamespace(splats=s, grid=GRID, settings=SETTINGS), boxes, total)
+    )(flat, boxes)
     columns = GRID.shape[1]
     want = sorted(
         (row * columns + column, rank)

@@ -139,9 +139,14 @@ def _directions(count: int) -> np.ndarray:
 
 
 def color(sh: Array, direction: Array) -> Array:
-    """The linear RGB of 3DGS: that of `evaluate` plus 0.5, at least 0. [3].
+    """The linear RGB of 3DGS: `lit` of what `evaluate` gives. [3]."""
+    return lit(evaluate(sh, direction))
+
+
+def lit(rgb: Array) -> Array:
+    """What 3DGS makes of a sum of harmonics: 0.5 is added, and it is at least 0. [3] -> [3].
 
     What is not finite stays so: -inf must not pass for black, its gradients are NaN.
     """
-    rgb = evaluate(sh, direction) + 0.5
+    rgb = rgb + 0.5
     return jnp.where((rgb < 0) & jnp.isfinite(rgb), 0, rgb)

@@ -23,7 +23,10 @@ def view_color(sh0: Array, shN: Array, mean: Array, camera: Camera) -> Array:
       [3] linear RGB, at least 0.
     """
     direction = normalize(mean - camera.position)
-    return sh.color(jnp.concatenate([sh0, shN]), direction)
+    basis = sh.basis(direction, sh.degree_of(1 + len(shN)))
+    # Side by side in one array they would be copied first, which takes as long as all the rest.
+    higher = basis[1:] @ shN if len(shN) else 0
+    return sh.lit(basis[0] * sh0[0] + higher)
 
 
 def harmonics(colors: Array, degree: int) -> tuple[Array, Array]:

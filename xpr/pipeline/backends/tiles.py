@@ -61,6 +61,36 @@ def walk(
     return jax.lax.while_loop(goes_on, advance, (jnp.zeros_like(longest), start))[1]
 
 
+def along(step: Callable[[Any, Any], tuple[Any, Any]], state: Any, entries: Any) -> tuple[Any, Any]:
+    """`jax.lax.scan` along the second axis: no product of matrices then waits for a transposition.
+
+    Args:
+      step: takes the state and the entries of one splat a tile, [B, ...]; returns state and outputs.
+      state: before the first step.
+      entries: [B, S, ...] each.
+
+    Returns:
+      The last state and the outputs, [B, S, ...] each.
+    """
+    splats = jax.tree.leaves(entries)[0].shape[1]
+
+    def entry(i: Array | int) -> Any:
+        return jax.tree.map(
+            lambda x: jax.lax.dynamic_index_in_dim(x, i, axis=1, keepdims=False), entries
+        )
+
+    def advance(i: Array, loop: tuple[Any, Any]) -> tuple[Any, Any]:
+        state, outputs = loop
+        state, found = step(state, entry(i))
+        return state, jax.tree.map(
+            lambda x, y: jax.lax.dynamic_update_index_in_dim(x, y, i, axis=1), outputs, found
+        )
+
+    shapes = jax.eval_shape(lambda: step(state, entry(0))[1])
+    outputs = jax.tree.map(lambda x: jnp.zeros((x.shape[0], splats, *x.shape[1:]), x.dtype), shapes)
+    return jax.lax.fori_loop(0, splats, advance, (state, outputs))
+
+
 def over_batches(
     recipe: Recipe, pairs: Pairs, batch: Callable[[Any, Array], tuple[Any, Any]], carry: Any
 ) -> tuple[Any, Any]:
@@ -92,15 +122,16 @@ def over_batches(
 def tile_rays(
     recipe: Recipe, rays: tuple[Vec3, Vec3] | None, tiles: Array, dtype: Any
 ) -> tuple[Vec2, Ray]:
-    """The corners [B] of some tiles, and their rays [B, P] (zero where none are read)."""
-    x, y = (origin.astype(dtype) for origin in recipe.grid.origins(tiles))
+    """The middles [B, 1] of some tiles, and their rays [B, P] (zero where none are read)."""
+    x, y = (origin.astype(dtype)[:, None] for origin in recipe.grid.origins(tiles))
     local = jnp.asarray(recipe.grid.local_pixels(), dtype)
-    pixel = Vec2(x[:, None] + local[:, 0], y[:, None] + local[:, 1])
+    pixel = Vec2(x + local[:, 0], y + local[:, 1])
     zero = jnp.zeros_like(pixel.x)
     world = (Vec3(zero, zero, zero),) * 2
     if rays is not None:
         world = jax.tree.map(lambda leaf: rows_of(leaf, tiles), rays)
-    return Vec2(x, y), Ray(pixel, *world)
+    half = recipe.grid.tile_size / 2
+    return Vec2(x + half, y + half), Ray(pixel, *world)
 
 
 def rows_of(tiled: Array, tiles: Array) -> Array:

@@ -9,27 +9,63 @@ of its pixels are done.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from xpr.pipeline.backends.lift import HIGHEST, lift
+from xpr.camera import Camera
+from xpr.pipeline.backends.lift import HIGHEST, Place, lift
 from xpr.pipeline.backends.reorder import by_distance
 from xpr.pipeline.backends.replay import Asked, Inputs, Outputs, Tiled, composite as blend_lists
-from xpr.pipeline.backends.tiles import Chunk, Recipe, over_batches, rows_of, tile_rays, walk
+from xpr.pipeline.backends.tiles import Chunk, Recipe, along, over_batches, rows_of, tile_rays, walk
 from xpr.pipeline.bin import pair as pair
 from xpr.pipeline.blend import opaque, over, replay
 from xpr.pipeline.frame import Frame, Layers, Pairs, Request
-from xpr.pipeline.order import each as each, front_to_back as front_to_back
-from xpr.types import Array, Ray, Vec3
+from xpr.pipeline.order import Order, each as every, front_to_back as front_to_back
+from xpr.types import Array, Primitive, Ray, Vec3
 
 
 def why_not(request: Request) -> str | None:
     """It takes anything."""
     del request
     return None
+
+
+def each(
+    function: Callable[[Primitive, Camera], Any],
+    scene: Primitive,
+    camera: Camera,
+    order: Order | None = None,
+) -> Any:
+    """See `xpr.pipeline.order.each`."""
+    if order is None:
+        return every(function, scene, camera)
+    return _visible(function, scene, camera, order)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _visible(function: Any, scene: Primitive, camera: Camera, order: Order) -> Any:
+    """Of the whole scene, which `survey` projects as well: XLA does once what is the same.
+
+    Only the backward pass works on what is visible alone, which gradients must not leave.
+    """
+    return jax.tree.map(lambda x: x[order.index], every(function, scene, camera))
+
+
+def _see(function: Any, scene: Primitive, camera: Camera, order: Order) -> tuple[Any, tuple]:
+    return _visible(function, scene, camera, order), (scene, camera, order)
+
+
+def _unsee(function: Any, seen: tuple, cotangents: Any) -> tuple[Primitive, Camera, None]:
+    scene, camera, order = seen
+    pull = jax.vjp(lambda scene, camera: every(function, scene, camera, order), scene, camera)[1]
+    return *pull(cotangents), None
+
+
+_visible.defvjp(_see, _unsee)
 
 
 def composite(frame: Frame) -> Layers:
@@ -46,9 +82,15 @@ class Batches(Tiled):
 
     recipe: Recipe
 
-    def forward(self, inputs: Inputs, lists: Pairs) -> Outputs:
+    def lists(self, frame: Frame) -> tuple[Pairs, Array]:
+        """The tiles' lists, and the boxes."""
+        return frame.pairs, frame.boxes
+
+    def forward(self, inputs: Inputs, lists: tuple[Pairs, Array]) -> Outputs:
         """Blend the tiles' lists."""
+        pairs, _ = lists
         recipe, values = self.recipe, jnp.concatenate(inputs.constants, axis=1)
+        both = jnp.concatenate([inputs.rows, values], axis=1)
         dtype, pixels = values.dtype, recipe.grid.tile_size**2
         varying = len(recipe.lift.anatomy.varying)
 
@@ -56,13 +98,9 @@ class Batches(Tiled):
             _, ray = tile_rays(recipe, inputs.rays, tiles, dtype)
 
             def visit(state: tuple, chunk: Chunk) -> tuple:
-                transmittance, moving, blended = state
-                entries = (inputs.rows[chunk.ids], chunk.least)
-                (transmittance, moving), weights = jax.lax.scan(
-                    partial(self._step, ray), (transmittance, moving), entries
-                )
-                more = _dot("sbp,sbc->bcp", weights, values[chunk.ids])
-                return transmittance, moving, blended + more
+                ids = chunk.ids.T
+                rows, values = jnp.split(both[ids], [inputs.rows.shape[1]], axis=-1)
+                return along(partial(self._step, ray), state, (rows, values, chunk.least.T))[0]
 
             shape = (len(tiles), pixels)
             start = (
@@ -70,30 +108,34 @@ class Batches(Tiled):
                 tuple(jnp.zeros(shape, dtype) for _ in range(varying)),
                 jnp.zeros((len(tiles), values.shape[1], pixels), dtype),
             )
-            transmittance, moving, blended = walk(recipe, lists, tiles, visit, start)
+            transmittance, moving, blended = walk(recipe, pairs, tiles, visit, start)
             none = jnp.zeros((len(tiles), 0, pixels), dtype)
             moving = jnp.stack(moving, axis=1) if moving else none
             return carry, (blended, moving, jnp.abs(transmittance))
 
-        return Outputs(*over_batches(recipe, lists, batch, None)[1])
+        return Outputs(*over_batches(recipe, pairs, batch, None)[1])
 
-    def _step(self, ray: Ray, state: tuple, entry: tuple) -> tuple[tuple, Array]:
-        """Put one more splat a tile behind: new state, its weights [B, P]."""
+    def _step(self, ray: Ray, state: tuple, entry: tuple) -> tuple[tuple, None]:
+        """Put one more splat a tile behind."""
         recipe = self.recipe
-        transmittance, moving = state
-        row, least = entry
+        transmittance, moving, blended = state
+        row, values, least = entry
         alpha, channels = recipe.lift.respond(recipe.lift.inputs(row, ray), ray)
         alpha = opaque(recipe.blend, alpha, least[:, None])
         weight, transmittance = over(recipe.blend, transmittance, alpha)
         moving = tuple(m + weight * c for m, c in zip(moving, channels, strict=True))
-        return (transmittance, moving), weight
+        blended = blended + values[..., None] * weight[:, None]
+        return (transmittance, moving, blended), None
 
-    def replay(self, inputs: Inputs, lists: Pairs, asked: Asked) -> tuple[Array, Any]:
+    def replay(self, inputs: Inputs, lists: tuple[Pairs, Array], asked: Asked) -> tuple[Array, Any]:
         """Replay the tiles' lists; each of the loops adds to gradients of its own."""
-        width = inputs.rows.shape[1] + asked.values.shape[1]
-        grads = jnp.zeros((len(inputs.rows), width), inputs.rows.dtype)
-        context = _Replay(self.recipe, inputs, asked)
-        return over_batches(self.recipe, lists, partial(context.batch, lists), grads)
+        (pairs, boxes), lift, rows = lists, self.recipe.lift, inputs.rows
+        context = _Replay(self.recipe, inputs, asked, boxes)
+        grads = jnp.zeros((len(rows), lift.width + asked.values.shape[1]), rows.dtype)
+        grads, g_rays = over_batches(self.recipe, pairs, partial(context.batch, pairs), grads)
+        collected, g_values = jnp.split(grads, [lift.width], axis=1)
+        g_rows = lift.finish(collected, rows, Place.of(boxes))
+        return jnp.concatenate([g_rows, g_values], axis=1), g_rays
 
 
 class _Replay(NamedTuple):
@@ -102,38 +144,43 @@ class _Replay(NamedTuple):
     recipe: Recipe
     inputs: Inputs
     asked: Asked
+    boxes: Array
 
     def batch(self, pairs: Pairs, grads: Array, tiles: Array) -> tuple[Array, Any]:
-        """Add the gradients of some tiles to `grads` [V, D + n]; return those of their rays."""
-        lift, rows = self.recipe.lift, self.inputs.rows
-        corner, ray = tile_rays(self.recipe, self.inputs.rays, tiles, rows.dtype)
-        asked = self.asked
+        """Add the gradients of some tiles to `grads` [V, n]; return those of their rays."""
+        asked, rows, lift = self.asked, self.inputs.rows, self.recipe.lift
+        middle, ray = tile_rays(self.recipe, self.inputs.rays, tiles, rows.dtype)
         g, behind = rows_of(asked.g, tiles), rows_of(asked.behind, tiles)
-        g_moving = jnp.moveaxis(rows_of(asked.g_moving, tiles), 1, 0)
+        across = jnp.swapaxes(g, 1, 2)
+        g, g_moving = (jnp.moveaxis(x, 1, 0) for x in (g, rows_of(asked.g_moving, tiles)))
+        records = jnp.concatenate([rows, asked.values, self.boxes], axis=1)
+        edges = [rows.shape[1], records.shape[1] - 4]
 
         def visit(state: tuple, chunk: Chunk) -> tuple:
-            transmittance, behind, g_ray, grads = state
-            mine, values = rows[chunk.ids], asked.values[chunk.ids]
-            seen = _dot("sbc,bcp->sbp", values, g)
-            step = partial(self.step, ray, g_moving)
-            (transmittance, behind, g_ray), (weights, g_inputs) = jax.lax.scan(
-                step, (transmittance, behind, g_ray), (mine, chunk.least, seen)
-            )
-            g_rows = lift.pull(g_inputs, mine, corner)
-            g_values = _dot("sbp,bcp->sbc", weights, g)
-            both = jnp.concatenate([g_rows, g_values], axis=-1)
-            return transmittance, behind, g_ray, grads.at[chunk.ids].add(both)
+            *before, grads = state
+            ids = chunk.ids.T
+            mine, values, boxes = jnp.split(records[ids], edges, axis=-1)
+            step = partial(self.step, ray, g, g_moving)
+            after, (weights, g_inputs) = along(step, tuple(before), (mine, values, chunk.least.T))
+            collected = lift.collect(g_inputs, middle, Place.of(boxes))
+            g_values = jnp.moveaxis(_dot("bsp,bpc->bsc", weights, across), -1, 0)
+            return *after, grads.at[ids].add(jnp.stack([*collected, *g_values], axis=-1))
 
         g_ray = jax.tree.map(jnp.zeros_like, self._world(ray))
         state = (jnp.ones_like(behind), behind, g_ray, grads)
         _, _, g_ray, grads = walk(self.recipe, pairs, tiles, visit, state)
         return grads, g_ray
 
-    def step(self, ray: Ray, g_moving: Array, state: tuple, entry: tuple) -> tuple[tuple, tuple]:
+    def step(
+        self, ray: Ray, g: Array, g_moving: Array, state: tuple, entry: tuple
+    ) -> tuple[tuple, tuple]:
         """Replay one splat a tile: new state, its weights and its inputs' gradients [B, P]."""
         blend, lift = self.recipe.blend, self.recipe.lift
         transmittance, behind, g_ray = state
-        row, least, seen = entry
+        row, values, least = entry
+        seen = jnp.zeros_like(behind)
+        for value, cotangent in zip(values.T, g, strict=True):
+            seen = seen + value[:, None] * cotangent
         world = self._world(ray)
 
         def respond(inputs: list[Array], world: Any) -> tuple[Array, tuple[Array, ...]]:

@@ -35,21 +35,16 @@ class Solid(Splat, abc.ABC):
         """Where a ray with n . x = height + slope t is inside one plane, or one pair of them."""
 
     def interval(self, ray: Ray) -> tuple[Array, Array]:
-        """The distances along the ray between which it is inside; the first is larger if never.
-
-        Measured from the point next to the centre, where no digits cancel.
-        """
+        """The distances along the ray between which it is inside; the first is larger if never."""
         offset = ray.origin - self.center
-        middle = -ray.direction.dot(offset)
-        nearest = offset + ray.direction * middle
         slopes = [n.dot(ray.direction) for n in self.normals]
         # A plane parallel to the ray is met very far away.
         slopes = [jnp.where(jnp.abs(s) < 1e-12, 1e-12, s) for s in slopes]
-        heights = [n.dot(nearest) for n in self.normals]
+        heights = [n.dot(offset) for n in self.normals]
         spans = [self.crossing(h, s) for h, s in zip(heights, slopes, strict=True)]
         enter = jnp.maximum(*(jnp.maximum(*pair) for pair in _pairs([a for a, _ in spans])))
         leave = jnp.minimum(*(jnp.minimum(*pair) for pair in _pairs([b for _, b in spans])))
-        return middle + enter, middle + leave
+        return enter, leave
 
     def evaluate(self, ray: Ray) -> Hit:
         """Alpha = 1 - exp(-density chord), the chord counted from the ray's origin on."""

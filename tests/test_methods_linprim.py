@@ -10,6 +10,7 @@ import xpr
 from xpr.math import logit, quat_to_rotation
 from xpr.methods.octahedron import Octahedron
 from xpr.methods.tetrahedron import Tetrahedron
+from xpr.pipeline.order import project
 
 SOLIDS = {"octa": Octahedron, "tetra": Tetrahedron}
 
@@ -94,3 +95,23 @@ def test_the_filter_widens_the_solid_by_half_of_it(x64):
     scene = solids(Octahedron, jnp.zeros((1, 3)), jnp.ones((1, 4)), jnp.ones((1, 3)))
     one = jax.tree.map(lambda leaf: leaf[0], scene).replace(filter=jnp.array(0.4))
     assert absolute(one.reach(), 1.2 * jnp.ones(3)) < 1e-12
+
+
+def test_a_solid_that_reaches_behind_the_pinhole_has_a_box_for_what_is_seen(x64):
+    """Nothing shows outside of it, and what stands beside the view takes no place in it."""
+    r = np.random.default_rng(0)
+    n, view = 400, camera()
+    centers = jnp.asarray(r.uniform([-2, -2, -3.9], [2, 2, -2.5], (n, 3)))  # the camera: z = -4
+    distances = jnp.asarray(r.uniform(0.1, 1.5, (n, 3)))
+    scene = solids(Octahedron, centers, jnp.asarray(r.normal(size=(n, 4))), distances, 0.99)
+    found = jax.jit(project)(scene, view)
+    rays = view.rays(jnp.asarray(np.mgrid[:48, :32].T + 0.5))
+    alpha = jax.vmap(lambda splat: splat.evaluate(rays).alpha)(found.splat)
+    apart = jnp.abs(jnp.stack([*rays.pixel], -1) - found.center[:, None, None])
+    outside = jnp.any(apart > found.extent[:, None, None], axis=-1)
+    assert jnp.max(jnp.where(outside, alpha, 0)) < 1e-12
+    low, high = found.center - found.extent, found.center + found.extent
+    shown = jnp.all((found.extent > 0) & (high > 0) & (low < jnp.array([48, 32])), axis=1)
+    hit = jnp.any(alpha > 0, axis=(1, 2))
+    assert jnp.sum(hit) > 50
+    assert jnp.sum(shown & ~hit) < 0.3 * jnp.sum(shown)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from xpr.camera import Camera
-from xpr.math import logit, quat_to_rotation
+from xpr.math import logit, normalize, quat_to_rotation
 from xpr.methods.appearance import bands, harmonics, view_color
 from xpr.methods.screen import land, place
 from xpr.methods.solid import Solid
@@ -86,20 +86,28 @@ class LinPrim(Primitive, abc.ABC):
         return Projected(record, *place(self.mean, self.mean + self.vertices() @ frame.T, camera))
 
     @classmethod
+    def breadth(cls) -> float:
+        """The distances of the regular solid that hides as much as a Gaussian of deviation 1.
+
+        If they are faint, of opacity o, they hide o volume / (2 distance) and o 2 pi.
+        """
+        return math.sqrt(4 * math.pi / cls.volume)
+
+    @classmethod
     def from_points(
         cls, points: Array, colors: Array, spacing: Array, *, key: Array, sh_degree: int = 3
     ) -> Self:
         """Solids turned at random, that hide as much as Gaussians as wide as the spacing do.
 
-        Faint ones of opacity o hide o volume / (2 distance), and o 2 pi spacing^2. (The paper starts
-        with distances of one spacing: short runs do not close the gaps.) See `Primitive.from_points`.
+        (The paper starts with distances of one spacing: short runs do not close the gaps.) See
+        `Primitive.from_points`.
         """
         n = len(points)
-        width = jnp.clip(spacing, SMALLEST, LARGEST) * math.sqrt(4 * math.pi / cls.volume)
+        width = jnp.clip(spacing, SMALLEST, LARGEST) * cls.breadth()
         sh0, shN = harmonics(colors, sh_degree)
         return cls(
             mean=points,
-            quat=jax.random.normal(key, (n, 4), points.dtype),
+            quat=normalize(jax.random.normal(key, (n, 4), points.dtype)),
             log_distance=jnp.tile(jnp.log(width)[:, None], cls.distances),
             logit_opacity=jnp.full(n, logit(jnp.array(0.1))),
             sh0=sh0,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import xpr
-from benchmarks.workloads import Workload, as_method
+from benchmarks.workloads import METHODS, Workload, as_method
 from xpr.types import Primitive
 
 
@@ -25,6 +27,21 @@ class Choice(NamedTuple):
     def settings(self) -> xpr.Settings:
         """Those of this machine with the tile size replaced."""
         return dataclasses.replace(xpr.Settings.for_this_machine(), tile_size=self.tile_size)
+
+
+def add_choices(parser: argparse.ArgumentParser) -> None:
+    """The options of all commands that render workloads: which ones, how, and how often."""
+    parser.add_argument("workloads", nargs="+", help=".npz, run folder or SPLATS@SIZE (10000@256)")
+    parser.add_argument("--methods", nargs="+", default=["3dgs"], help=", ".join(METHODS))
+    parser.add_argument("--backends", nargs="+", default=["cpu", "xla"])
+    parser.add_argument("--tile-size", type=int, nargs="+", default=[16], metavar="PX")
+    parser.add_argument("--rounds", type=int, default=7)
+
+
+def choices(options: argparse.Namespace) -> list[Choice]:
+    """Every combination that was asked for."""
+    chosen = itertools.product(options.methods, options.backends, options.tile_size)
+    return [Choice(*choice) for choice in chosen]
 
 
 class Case(NamedTuple):

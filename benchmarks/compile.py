@@ -53,11 +53,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def cache(folder: str) -> dict[str, str]:
-    """The variables that make a process keep what it compiles in a folder."""
-    return {
-        "JAX_COMPILATION_CACHE_DIR": folder,
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
-    }
+    """The variable that makes a process keep what it compiles in a folder."""
+    return {"XPR_CACHE": folder}
 
 
 def twice(what: str, choice: Choice, measured: Measured, *given: object) -> Iterator[Row]:

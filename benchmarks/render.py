@@ -10,7 +10,6 @@ of the ratios within the rounds. Peak memory is that of a process that does noth
 from __future__ import annotations
 
 import argparse
-import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,10 @@ import numpy as np
 
 import xpr
 from benchmarks.alone import alone, peak_gb
-from benchmarks.case import Case, Choice, case
+from benchmarks.case import Case, Choice, add_choices, case, choices
 from benchmarks.results import Results, Row, add_out
 from benchmarks.timing import interleaved, median_and_minimum, ratios
-from benchmarks.workloads import METHODS, Workload, workload
+from benchmarks.workloads import Workload, workload
 from benchmarks.yardstick import Yardstick
 from xpr.errors import UserError
 
@@ -34,11 +33,7 @@ YARDSTICK = Choice("3dgs", "yardstick", 16)
 def main(arguments: Sequence[str]) -> None:
     """Measure every combination that was asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks render")
-    parser.add_argument("workloads", nargs="+", help=".npz, run folder or SPLATS@SIZE (10000@256)")
-    parser.add_argument("--methods", nargs="+", default=["3dgs"], help=", ".join(METHODS))
-    parser.add_argument("--backends", nargs="+", default=["cpu", "xla"])
-    parser.add_argument("--tile-size", type=int, nargs="+", default=[16], metavar="PX")
-    parser.add_argument("--rounds", type=int, default=7)
+    add_choices(parser)
     parser.add_argument("--yardstick", type=Path, metavar="FOLDER", help="holds splatref.py")
     parser.add_argument("--memory", action="store_true", help="a process each for peak memory")
     add_out(parser)
@@ -53,8 +48,7 @@ def main(arguments: Sequence[str]) -> None:
 def rows(name: str, options: argparse.Namespace, yardstick: Yardstick | None) -> Iterator[Row]:
     """Two rows, one a pass, for each contender on one workload."""
     given = workload(name)
-    chosen = itertools.product(options.methods, options.backends, options.tile_size)
-    able, unable = contenders(given, [Choice(*choice) for choice in chosen])
+    able, unable = contenders(given, choices(options))
     functions: dict[tuple[Choice, str], Any] = {}
     images = {}
     if yardstick is not None:

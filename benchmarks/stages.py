@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.case import Choice, case, target
+from benchmarks.case import Choice, add_choices, case, choices, target
 from benchmarks.cut import Cut
 from benchmarks.results import Results, Row, add_out
 from benchmarks.timing import Times, interleaved, median_and_minimum
-from benchmarks.workloads import METHODS, Workload, workload
+from benchmarks.workloads import Workload, workload
 from xpr.errors import UserError
 
 FORWARD = ("survey", "order", "project", "bin", "composite")
@@ -31,20 +31,13 @@ WHOLE = ("whole forward", "whole forward + backward")
 def main(arguments: Sequence[str]) -> None:
     """Measure every combination that was asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks stages")
-    parser.add_argument("workloads", nargs="+", help=".npz, run folder or SPLATS@SIZE (10000@256)")
-    parser.add_argument("--methods", nargs="+", default=["3dgs"], help=", ".join(METHODS))
-    parser.add_argument("--backends", nargs="+", default=["cpu", "xla"])
-    parser.add_argument("--tile-size", type=int, nargs="+", default=[16], metavar="PX")
-    parser.add_argument("--rounds", type=int, default=7)
+    add_choices(parser)
     add_out(parser)
     options = parser.parse_args(arguments)
     results = Results(options)
     for given in map(workload, options.workloads):
-        for method in options.methods:
-            for backend in options.backends:
-                for tile_size in options.tile_size:
-                    choice = Choice(method, backend, tile_size)
-                    results.add(rows(given, choice, options.rounds))
+        for choice in choices(options):
+            results.add(rows(given, choice, options.rounds))
 
 
 def rows(given: Workload, choice: Choice, rounds: int) -> Iterator[Row]:

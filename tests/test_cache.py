@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from xpr import cache
@@ -32,10 +33,36 @@ def test_a_compiled_program_is_kept(fresh, monkeypatch, tmp_path):
     """Even when something has been compiled before."""
     jax.jit(lambda x: x + 2)(1.0)
     monkeypatch.setenv("XPR_CACHE", str(tmp_path / "new"))
-    monkeypatch.setattr(cache, "SHORTEST", 0.0)
     cache.turn_on()
     jax.jit(lambda x: jnp.sin(x) + 3)(1.0)
     assert list((tmp_path / "new").iterdir())
+
+
+def test_machine_code_is_kept_and_damage_in_it_is_noticed(fresh, tmp_path):
+    """The instructions are made once; a file with a flipped bit is never run."""
+    program = pytest.importorskip("xpr.pipeline.kernels.program")
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    made = []
+
+    def text():
+        new = program.Program("answer")
+        program.store(new.b, program.long(42), new.function.args[0], program.long(0))
+        made.append(new)
+        return new.text()
+
+    def answer():
+        place = np.zeros(1, np.int64)
+        program.compiled("answer", "of this test", text)(place.ctypes.data)
+        return place[0], len(made)
+
+    assert answer() == (42, 1)
+    assert answer() == (42, 1)
+    (file,) = (tmp_path / "kernels").iterdir()
+    whole = bytearray(file.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    file.write_bytes(whole)
+    assert answer() == (42, 2)
+    assert answer() == (42, 2)
 
 
 def test_a_folder_that_cannot_be_made_is_no_error(fresh, monkeypatch, tmp_path):

@@ -17,7 +17,7 @@ logger = logging.getLogger("xpr.cache")
 
 VARIABLE = "XPR_CACHE"  # a folder, or one of OFF
 OFF = ("", "0", "off", "none")
-SHORTEST = 0.1  # seconds: what compiles faster is not kept
+SHORTEST = 0.0  # seconds: what compiles faster is not kept. A run begins with sixty small programs
 
 
 def folder(environment: Mapping[str, str], system: str = sys.platform) -> Path | None:

@@ -94,8 +94,11 @@ class Fields:
     def texts(self, name: str, count: int | None = None) -> list[str]:
         """The list of strings under `name`, of any length where `count` is not given."""
         values = self.values.get(name)
-        listed = isinstance(values, list) and all(isinstance(value, str) for value in values)
-        if not listed or (count is not None and len(values) != count):
+        if (
+            not isinstance(values, list)
+            or not all(isinstance(value, str) for value in values)
+            or (count is not None and len(values) != count)
+        ):
             raise self.wrong(name, f"a list of {'' if count is None else f'{count} '}strings")
         return values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from typing import ClassVar, NamedTuple, Self
 
 import jax
@@ -62,7 +63,8 @@ class RawGaussian(Primitive, abc.ABC):
         return Gaussian(self.mean, self.quat, scale, opacity, color)
 
     @classmethod
-    def from_points(
+    @functools.partial(jax.jit, static_argnums=0, static_argnames="sh_degree")
+    def from_points(  # pyright: ignore[reportIncompatibleMethodOverride] (jax.jit's type)
         cls, points: Array, colors: Array, spacing: Array, *, key: Array, sh_degree: int = 3
     ) -> Self:
         """Round Gaussians as wide as the spacing, of opacity 0.1. See `Primitive.from_points`."""

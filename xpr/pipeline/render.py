@@ -135,12 +135,8 @@ def _render(
 ) -> Output:
     if count(scene) == 0:
         return _nothing(camera, background, features)
-    grid = Grid(camera.width, camera.height, settings.tile_size)
-    record = jax.eval_shape(project, scene, camera).splat
-    given = 0 if features is None else features.shape[1]
-    parts, name, dtype = anatomy(record), type(record).__name__, camera.viewmat.dtype
-    request = Request(name, record.blend, parts, dtype, given, grid, settings)
-    chosen = backends.choose(request, backend)
+    request = _request(scene, camera, 0 if features is None else features.shape[1], settings)
+    grid, chosen = request.grid, backends.choose(request, backend)
     found = survey(scene, camera, alive, chosen.each)
     visible, intersections = _demand(found, grid)
     order = chosen.front_to_back(found.depth, found.seen, min(capacity.visible, count(scene)))
@@ -169,6 +165,13 @@ def _render(
         features=layers.features if layers.features.shape[-1] else None,
         overflow=Overflow(visible, intersections, full),
     )
+
+
+def _request(scene: Primitive, camera: Camera, features: int, settings: Settings) -> Request:
+    grid = Grid(camera.width, camera.height, settings.tile_size)
+    record = jax.eval_shape(project, scene, camera).splat
+    name, dtype = type(record).__name__, camera.viewmat.dtype
+    return Request(name, record.blend, anatomy(record), dtype, features, grid, settings)
 
 
 def _lit(layers: Layers, frame: Frame) -> Layers:
@@ -207,8 +210,11 @@ def _nothing(camera: Camera, background: Array, features: Array | None) -> Outpu
 def _needs(
     scene: Primitive, camera: Camera, alive: Array | None, settings: Settings
 ) -> tuple[Count, Count]:
-    found = survey(scene, camera, alive)
-    return _demand(found, Grid(camera.width, camera.height, settings.tile_size))
+    if count(scene) == 0:
+        return Count.total(jnp.zeros(1, jnp.uint32)), Count.total(jnp.zeros(1, jnp.uint32))
+    request = _request(scene, camera, 0, settings)
+    found = survey(scene, camera, alive, backends.choose(request, "auto").each)
+    return _demand(found, request.grid)
 
 
 def _demand(found: Survey, grid: Grid) -> tuple[Count, Count]:

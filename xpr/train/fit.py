@@ -15,7 +15,6 @@ import numpy as np
 from xpr import cache, io, media, methods
 from xpr.errors import UserError
 from xpr.train import refined
-from xpr.train.checkpoint import Checkpoints
 from xpr.train.config import TrainConfig
 from xpr.train.curve import save_curve
 from xpr.train.evaluate import Evaluation, evaluate, judge
@@ -28,6 +27,7 @@ from xpr.types import Primitive
 
 if TYPE_CHECKING:
     from xpr.data import Dataset
+    from xpr.train.checkpoint import Checkpoints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Run:
     def restore(self) -> None:
         """Go on from the folder's last checkpoint."""
         assert self._folder is not None
-        with Checkpoints.of_run(self._folder.checkpoints) as checkpoints:
+        with _checkpoints().of_run(self._folder.checkpoints) as checkpoints:
             self._trainer.restore(*checkpoints.restore(self._trainer.state))
         self._folder.rewind(self._trainer.done)
         self._marked = (self._trainer.done, time.perf_counter())
@@ -175,7 +175,7 @@ class Run:
     def save(self) -> None:
         """Write a checkpoint."""
         if self._folder is not None:
-            with Checkpoints(self._folder.checkpoints) as checkpoints:
+            with _checkpoints()(self._folder.checkpoints) as checkpoints:
                 checkpoints.save(self._trainer.state, self._trainer.beside())
 
     def finish(self, dataset: Dataset) -> Result:
@@ -240,10 +240,17 @@ class Run:
         return f"{where}. Go on with: xpr train --resume {self._folder.path}"
 
 
+def _checkpoints() -> type[Checkpoints]:
+    """Imported late: orbax takes 0.2 s, which no first step should wait for."""
+    from xpr.train.checkpoint import Checkpoints
+
+    return Checkpoints
+
+
 def _open(out: Path | None, resume: Path | None, config: TrainConfig) -> RunFolder | None:
     if resume is not None:
         folder = RunFolder.reopen(resume, config)
-        with Checkpoints.of_run(folder.checkpoints) as checkpoints:
+        with _checkpoints().of_run(folder.checkpoints) as checkpoints:
             checkpoints.check_cap(config.cap)
         return folder
     return None if out is None else RunFolder.start(out, config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Generic, TypeVar
 
 import jax
@@ -41,7 +42,12 @@ class TrainState(struct.PyTreeNode, Generic[P]):
         cls, scene: P, cap: int, key: Array, refinement: Refinement | None = None
     ) -> TrainState[P]:
         """The state before the first step, padded to `cap` slots."""
-        slots, alive = padded(scene, cap)
-        # A buffer of its own for every leaf: a donated one must not be given twice.
-        state = cls(slots, alive, optim.start(slots), key, jnp.int32(0), refinement)
-        return jax.tree.map(lambda leaf: leaf.copy(), state)
+        return _started(scene, key, refinement, cap=cap)
+
+
+@functools.partial(jax.jit, static_argnames="cap")
+def _started(scene: P, key: Array, refinement: Refinement | None, *, cap: int) -> TrainState[P]:
+    slots, alive = padded(scene, cap)
+    # A buffer of its own for every leaf: a donated one must not be given twice.
+    state = TrainState(slots, alive, optim.start(slots), key, jnp.int32(0), refinement)
+    return jax.tree.map(lambda leaf: leaf.copy(), state)

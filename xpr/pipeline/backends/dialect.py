@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.experimental import pallas as pl
 
 from xpr.pipeline.settings import Kernel
 from xpr.types import Array
@@ -25,7 +26,6 @@ class Dialect(abc.ABC):
     def why_not(self, platform: str, tile_size: int) -> str | None:
         """What keeps it from running on this platform ("cpu", "gpu", "tpu"), if anything."""
 
-    @abc.abstractmethod
     def call(
         self, body: Callable[..., None], programs: int, inputs: tuple, outputs: Any, update: bool
     ) -> Any:
@@ -41,6 +41,17 @@ class Dialect(abc.ABC):
         Returns:
           The outputs.
         """
+        return pl.pallas_call(
+            body,
+            grid=(programs,),
+            out_shape=outputs,
+            input_output_aliases={len(jax.tree.leaves(inputs)) - 1: 0} if update else {},
+            **self.options(inputs, outputs),
+        )(*inputs)
+
+    @abc.abstractmethod
+    def options(self, inputs: tuple, outputs: Any) -> dict[str, Any]:
+        """What `pl.pallas_call` is told besides."""
 
     @abc.abstractmethod
     def add(self, ref: Any, index: tuple[Array, int], value: Array, mask: Array | None) -> None:
@@ -60,11 +71,6 @@ class Dialect(abc.ABC):
     def vjp(self, function: Callable, *args: Any) -> tuple[Any, Callable[[Any], Any]]:
         """As `jax.vjp`."""
         return jax.vjp(function, *args)
-
-
-def aliases(inputs: tuple) -> dict[int, int]:
-    """For `pl.pallas_call`: the last input is the first output."""
-    return {len(jax.tree.leaves(inputs)) - 1: 0}
 
 
 def dialect(kernel: Kernel) -> Dialect:

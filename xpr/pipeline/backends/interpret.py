@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
 
-from xpr.pipeline.backends.dialect import Dialect, aliases
+from xpr.pipeline.backends.dialect import Dialect
 from xpr.types import Array
 
 
@@ -20,17 +18,9 @@ class Words(Dialect):
         del platform, tile_size
         return None
 
-    def call(
-        self, body: Callable[..., None], programs: int, inputs: tuple, outputs: Any, update: bool
-    ) -> Any:
+    def options(self, inputs: tuple, outputs: Any) -> dict[str, Any]:
         """One program after the other."""
-        return pl.pallas_call(
-            body,
-            grid=(programs,),
-            out_shape=outputs,
-            input_output_aliases=aliases(inputs) if update else {},
-            interpret=True,
-        )(*inputs)
+        return {"interpret": True}
 
     def add(self, ref: Any, index: tuple[Array, int], value: Array, mask: Array | None) -> None:
         """Nobody else adds meanwhile."""

@@ -13,7 +13,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu
 from jax.extend.core import Literal
 
-from xpr.pipeline.backends.dialect import Dialect, aliases
+from xpr.pipeline.backends.dialect import Dialect
 from xpr.types import Array
 
 THREADS = 128  # of a program
@@ -41,20 +41,14 @@ class Words(Dialect):
             )
         return None
 
-    def call(
-        self, body: Callable[..., None], programs: int, inputs: tuple, outputs: Any, update: bool
-    ) -> Any:
+    def options(self, inputs: tuple, outputs: Any) -> dict[str, Any]:
         """One warpgroup a program; everything stays in global memory."""
         whole = pl.BlockSpec(memory_space=mosaic_gpu.GMEM)
-        return pl.pallas_call(
-            body,
-            grid=(programs,),
-            in_specs=jax.tree.map(lambda _: whole, inputs),
-            out_specs=jax.tree.map(lambda _: whole, outputs),
-            out_shape=outputs,
-            input_output_aliases=aliases(inputs) if update else {},
-            compiler_params=mosaic_gpu.CompilerParams(),
-        )(*inputs)
+        return {
+            "in_specs": jax.tree.map(lambda _: whole, inputs),
+            "out_specs": jax.tree.map(lambda _: whole, outputs),
+            "compiler_params": mosaic_gpu.CompilerParams(),
+        }
 
     def add(self, ref: Any, index: tuple[Array, int], value: Array, mask: Array | None) -> None:
         """There is none: `why_not` has said so."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from xpr.pipeline.backends.dialect import Dialect, aliases
+from xpr.pipeline.backends.dialect import Dialect
 from xpr.types import Array
 
 
@@ -27,17 +25,9 @@ class Words(Dialect):
             return f"its kernels need a tile size that is a power of two, not {tile_size} px."
         return None
 
-    def call(
-        self, body: Callable[..., None], programs: int, inputs: tuple, outputs: Any, update: bool
-    ) -> Any:
+    def options(self, inputs: tuple, outputs: Any) -> dict[str, Any]:
         """One block of threads a program."""
-        return pl.pallas_call(
-            body,
-            grid=(programs,),
-            out_shape=outputs,
-            input_output_aliases=aliases(inputs) if update else {},
-            compiler_params=triton.CompilerParams(num_warps=self.kernel.warps, num_stages=1),
-        )(*inputs)
+        return {"compiler_params": triton.CompilerParams(num_warps=self.kernel.warps, num_stages=1)}
 
     def add(self, ref: Any, index: tuple[Array, int], value: Array, mask: Array | None) -> None:
         """With the machine's atomic addition."""

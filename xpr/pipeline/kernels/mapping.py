@@ -139,9 +139,9 @@ class _Kernel:
         return lanes
 
 
-def forward(mapped: Map) -> Program:
+def forward(mapped: Map, name: str = "map_forward") -> Program:
     """Outputs as planes: number after number, each for all rows."""
-    kernel = _Kernel("map_forward", mapped, {"results": FLOAT, "stride": None})
+    kernel = _Kernel(name, mapped, {"results": FLOAT, "stride": None})
     b, view = kernel.b, kernel.view
     with kernel.program.loop(view.first, view.end) as block:
         start = b.mul(block, long(LANES))
@@ -154,11 +154,11 @@ def forward(mapped: Map) -> Program:
     return kernel.program
 
 
-def backward(mapped: Map, *, of_shared: bool) -> Program:
+def backward(mapped: Map, name: str = "map_backward", *, of_shared: bool) -> Program:
     """Cotangents of own rows to their places, those of the shared numbers added to `sums`."""
     gradients = [f"gradient{i}" for i in range(len(mapped.own))]
     more: dict[str, ir.Type | None] = {"cotangents": FLOAT, "stride": None, "sums": FLOAT}
-    kernel = _Kernel("map_backward", mapped, more | dict.fromkeys(gradients, FLOAT))
+    kernel = _Kernel(name, mapped, more | dict.fromkeys(gradients, FLOAT))
     b, view = kernel.b, kernel.view
     with kernel.program.loop(view.first, view.end) as block:
         start = b.mul(block, long(LANES))

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
+import llvmlite
 import llvmlite.binding as llvm
 from llvmlite import ir
 
+from xpr.pipeline.kernels.kept import kept
 from xpr.pipeline.kernels.values import BIT, FLOAT, LANES, LONG, Builder, Value
 
 Entry = Callable[[Any], None]
@@ -84,11 +89,9 @@ class Program:
         b.position_at_end(after)
 
     def compile(self) -> Entry:
-        """The machine code for this processor, as a function of the arguments' address.
-
-        A call releases Python's lock.
-        """
-        return _compile(self.text(), self.name)
+        """See `compiled`; the instructions themselves say all that the code depends on."""
+        text = self.text()
+        return compiled(self.name, text, lambda: text)
 
     def text(self) -> str:
         """The finished module; nothing can be added after it."""
@@ -187,9 +190,31 @@ def assembly(program: Program) -> str:
 _ENGINES: list[Any] = []  # the code lives as long as its engine
 
 
-def _compile(text: str, name: str) -> Entry:
-    module = _optimised(text)
-    engine = llvm.create_mcjit_compiler(module, _target())
+def compiled(name: str, description: str, text: Callable[[], str]) -> Entry:
+    """The machine code for this processor, as a function of the arguments' address.
+
+    A call releases Python's lock.
+
+    Args:
+      name: of the program.
+      description: all that its instructions depend on, besides the code of this package.
+      text: makes the instructions; not called if the code is `kept` already.
+    """
+    source = "\n".join((name, *_where(), description))
+    code = kept(source, lambda: _target().emit_object(_optimised(text())))
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _ENGINES.append(engine)
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address(name))
+
+
+@functools.cache
+def _where() -> tuple[str, ...]:
+    """What machine code depends on besides its description."""
+    mine = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        mine.update(file.read_bytes())
+    versions = (jax.__version__, llvmlite.__version__, *map(str, llvm.llvm_version_info))
+    processor = (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    return (mine.hexdigest(), *versions, _target().triple, *processor)

@@ -15,12 +15,15 @@ from flax import struct
 from xpr.camera import Camera
 from xpr.pipeline.kernels import foreign, mapping
 from xpr.pipeline.kernels.mapping import Map
-from xpr.pipeline.kernels.program import Entry
+from xpr.pipeline.kernels.program import Entry, Program, compiled
 from xpr.pipeline.kernels.values import LANES
 from xpr.pipeline.kernels.workers import clear, pack, run
 from xpr.pipeline.order import Order
 from xpr.pipeline.settings import Settings
 from xpr.types import Array, Primitive
+
+PyTree = Any  # a jax.tree_util.PyTreeDef
+Shapes = tuple[tuple[tuple[int, ...], ...], ...]
 
 _ENTRIES: dict[tuple[str, str], Entry] = {}
 
@@ -58,25 +61,34 @@ def each(
     (own, scene_tree), (shared, camera_tree) = jax.tree.flatten(scene), jax.tree.flatten(camera)
     if any(x.dtype != jnp.float32 for x in (*own, *shared)):
         return None
-    outputs: list[Any] = []
-
-    def flat(own: list[Array], shared: list[Array]) -> list[Array]:
-        result = function(scene_tree.unflatten(own), camera_tree.unflatten(shared))
-        leaves, outputs[:] = jax.tree.flatten(result)[0], [jax.tree.structure(result)]
-        return leaves
-
-    one = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in own]
-    mapped = Map.of(flat, one, [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in shared])
-    if mapped.why_not() is not None:
+    shapes = tuple(x.shape[1:] for x in own), tuple(x.shape for x in shared)
+    traced = _traced(function, scene_tree, camera_tree, shapes, Settings.for_this_machine().loops)
+    if traced is None:
         return None
+    task, outputs = traced
     n = len(own[0])
     rows = Rows(jnp.arange(n, dtype=jnp.int32), jnp.int32(n))
     if order is not None:
         rows = Rows(order.index, jnp.sum(order.valid, dtype=jnp.int32))
-    planes: Any = apply(
-        Task(mapped, Settings.for_this_machine().loops), tuple(own), tuple(shared), rows
-    )
-    return outputs[0].unflatten(_unpacked(planes, mapped))
+    planes: Any = apply(task, tuple(own), tuple(shared), rows)
+    return outputs.unflatten(_unpacked(planes, task.mapped))
+
+
+@functools.lru_cache(maxsize=64)
+def _traced(
+    function: Callable[..., Any], scene: PyTree, camera: PyTree, shapes: Shapes, threads: int
+) -> tuple[Task, PyTree] | None:
+    """The map and the tree of its outputs, traced once; None where no kernel can be made."""
+    outputs: list[Any] = []
+
+    def flat(own: list[Array], shared: list[Array]) -> list[Array]:
+        result = function(scene.unflatten(own), camera.unflatten(shared))
+        leaves, outputs[:] = jax.tree.flatten(result)[0], [jax.tree.structure(result)]
+        return leaves
+
+    kinds = ([jax.ShapeDtypeStruct(x, jnp.float32) for x in group] for group in shapes)
+    mapped = Map.of(flat, *kinds)
+    return None if mapped.why_not() is not None else (Task(mapped, threads), outputs[0])
 
 
 def _unpacked(planes: Array, mapped: Map) -> list[Array]:
@@ -136,12 +148,15 @@ def _padded(rows: int) -> int:
 def _entry(task: Task, kind: str) -> Entry:
     key = (task.digest, kind)
     if key not in _ENTRIES:
-        if kind == "forward":
-            program = mapping.forward(task.mapped)
-        else:
-            program = mapping.backward(task.mapped, of_shared=kind == "backward to shared")
-        _ENTRIES[key] = program.compile()
+        name = f"map_{kind.replace(' ', '_')}"
+        _ENTRIES[key] = compiled(name, task.digest, lambda: _program(task, kind, name).text())
     return _ENTRIES[key]
+
+
+def _program(task: Task, kind: str, name: str) -> Program:
+    if kind == "forward":
+        return mapping.forward(task.mapped, name)
+    return mapping.backward(task.mapped, name, of_shared=kind == "backward to shared")
 
 
 def _ranges(count: int, threads: int) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ COMMANDS = {
     "train": "steps per second of the whole trainer",
     "atomics": "how many atomic additions each way to accumulate gradients issues on a GPU",
     "methods": "the methods against each other on photos of yours, with one held-out view of each",
+    "fisheye": "3DGS against 3DGUT through a wide fisheye with a rolling shutter",
     "gpu": "every backend and every way to accumulate, on a GPU, in one short script",
     "table": "stored results as tables in Markdown",
 }

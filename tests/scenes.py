@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import xpr
+from xpr.methods import load
 from xpr.methods.gaussian3d import Gaussian3D
 
 WIDTH, HEIGHT = 20, 15
@@ -80,6 +81,19 @@ def case(lens: str = "Pinhole", *, n: int = 12, seed: int = 0, degree: int = 1) 
         jnp.asarray(r.uniform(0.2, 1.0, 3)),
         jnp.asarray(r.normal(size=(n, 2))),
     )
+
+
+def like(scene: Gaussian3D, method: str) -> Any:
+    """A scene of another method, as turned and as opaque as these Gaussians, all sizes different."""
+    r = np.random.default_rng(703)
+    n = len(scene.mean)
+    colors, spacing = jnp.asarray(r.uniform(0, 1, (n, 3))), jnp.asarray(r.uniform(0.1, 0.3, n))
+    other = load(method).from_points(
+        scene.mean, colors, spacing, key=jax.random.key(1), sh_degree=1
+    )
+    other = jax.tree.map(lambda x: x + 0.1 * jnp.abs(x) * r.normal(size=x.shape), other)
+    kept = {"logit_opacity", "quat", "log_scale"} & vars(other).keys()
+    return other.replace(**{name: getattr(scene, name) for name in kept})
 
 
 def draw(case: Case, alive: Any, backend: str, settings: xpr.Settings, capacity: xpr.Capacity):

@@ -7,7 +7,17 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-COMMANDS = ("render", "stages", "scaling", "compile", "train", "methods", "atomics", "table")
+COMMANDS = (
+    "render",
+    "stages",
+    "scaling",
+    "compile",
+    "train",
+    "methods",
+    "fisheye",
+    "atomics",
+    "table",
+)
 
 
 @pytest.fixture

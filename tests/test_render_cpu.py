@@ -1,6 +1,7 @@
 """The CPU's kernels against the reference backend, and what they are made of against JAX."""
 
 import dataclasses
+import functools
 import re
 
 import jax
@@ -11,15 +12,17 @@ import scenes
 from jax import lax
 from test_render_gradients import posed, same
 from test_render_plugins import Ball, Balls, Marbles, balls
+from test_shutter import rolling
 
 import xpr
-from xpr.methods import load
 from xpr.pipeline.anatomy import anatomy
 from xpr.pipeline.kernels import composite, foreign, rows, sorting
+from xpr.pipeline.kernels.emit import instructions
+from xpr.pipeline.kernels.hoist import hoist
 from xpr.pipeline.kernels.mapping import Map
 from xpr.pipeline.kernels.program import assembly
 from xpr.pipeline.kernels.tiles import Response, Shape
-from xpr.pipeline.order import front_to_back
+from xpr.pipeline.order import each, front_to_back, survey
 
 TILES = {size: dataclasses.replace(scenes.SETTINGS, tile_size=size, loops=2) for size in (8, 16)}
 
@@ -51,15 +54,19 @@ def test_so_are_those_of_any_method_along_the_ray(kind):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("method", ["3dgut", "linprim", "linprim-tetrahedron"])
 def test_so_are_those_of_the_other_methods(method):
+    """Through a distorted lens and a rolling shutter."""
     case = scenes.case("OpenCV")
-    r = np.random.default_rng(703)
-    points, colors = case.scene.mean, jnp.asarray(r.uniform(0, 1, (12, 3)))
-    scene = load(method).from_points(
-        points, colors, jnp.asarray(r.uniform(0.1, 0.3, 12)), key=jax.random.key(1), sh_degree=1
+    against_reference(
+        case._replace(scene=scenes.like(case.scene, method), camera=rolling(case.camera))
     )
-    kept = {"logit_opacity", "quat", "log_scale"} & vars(scene).keys()
-    scene = scene.replace(**{name: getattr(case.scene, name) for name in kept})
-    against_reference(case._replace(scene=scene))
+
+
+@pytest.mark.parametrize("method", ["3dgs", "3dgut", "linprim-tetrahedron"])
+def test_a_wide_lens_and_a_rolling_shutter_have_a_kernel(method):
+    """That is, they are not left to XLA: the projection takes few enough instructions."""
+    scene, camera = scenes.like(scenes.gaussians(), method), rolling(scenes.view("OpenCVFisheye"))
+    each = functools.partial(rows.each, order=None)
+    assert jax.eval_shape(functools.partial(survey, each=each), scene, camera) is not None
 
 
 def test_the_image_is_the_same_whatever_the_threads_and_tiles():
@@ -161,6 +168,10 @@ def mapped(function, own, shared):
     return run
 
 
+def wandered(x, y):
+    return lax.fori_loop(0, 99, lambda i, z: jnp.sin(z) + y * i / 99, x)
+
+
 FUNCTIONS = {
     "arithmetic": lambda x, y: (x + y) * (x - y) / (2 + jnp.abs(x)) - (-x),
     "exp": lambda x, y: jnp.exp(3 * x) + jnp.exp2(y - 20 * x),
@@ -172,6 +183,8 @@ FUNCTIONS = {
     "powers of a negative": lambda x, y: lax.pow(-1.1 - jnp.abs(x), jnp.round(3 * y)),
     "sigmoid": lambda x, y: jax.nn.sigmoid(4 * x) + jnp.tanh(y) + jax.nn.softplus(x),
     "angles": lambda x, y: jnp.sin(x) + jnp.cos(y) * jnp.tan(x) + jnp.arctan2(x, 1.5 + y),
+    "many turns": lambda x, y: jnp.sin(9e4 * x) + jnp.cos(900 * y),
+    "every quadrant": lambda x, y: jnp.arctan2(x, y) + jnp.arctan2(jnp.round(y), jnp.round(x)),
     "inverse angles": lambda x, y: jnp.arcsin(0.5 * x) + jnp.arccos(0.5 * y) + jnp.arctan(x),
     "hyperbolic": lambda x, y: jnp.sinh(x) + jnp.cosh(y) + jnp.expm1(x) + lax.erf(y),
     "bounds": lambda x, y: jnp.clip(x, -0.3, 0.4) + jnp.maximum(x, y) * jnp.minimum(x, 0.1),
@@ -183,6 +196,7 @@ FUNCTIONS = {
     "running sums": lambda x, y: jnp.cumsum(x) + lax.cumsum(jnp.outer(x, y), 1, reverse=True)[1],
     "diagonals": lambda x, y: jnp.diag(jnp.outer(x, y)) + jnp.diagonal(jnp.outer(y, y) * x),
     "short loops": lambda x, y: lax.fori_loop(0, 4, lambda i, z: jnp.sin(z) * y + i, x),
+    "long loops": lambda x, y: x * wandered(*lax.stop_gradient((x, y))),
     "loops over rows": lambda x, y: lax.scan(lambda c, z: (c * z, c + z), x[0], y)[1] * x,
     "extremes": lambda x, y: jnp.outer(x, y).max(0) + jnp.stack([x, y, x * y]).min(1),
     "pieces": lambda x, y: jnp.concatenate([x[1:], y[:1]]) * x[::-1] + jnp.roll(x, 1),
@@ -205,6 +219,33 @@ def test_a_function_and_its_gradients_are_those_of_jax(name):
     same(found, expected, 2e-6)
     cotangent = jnp.asarray(r.normal(size=expected.shape), jnp.float32)
     same(pull(cotangent), pull_expected(cotangent), 5e-6)
+
+
+def shared_by_all(own, shared):
+    """A number, a truth value and an index that all rows share, outside and inside of a loop."""
+    table = jnp.cumsum(jnp.outer(jnp.linspace(0, 1, 99), shared), axis=0)
+    place = jnp.argmax(shared)
+
+    def step(_, z):
+        return jnp.sin(z) * jnp.mean(jnp.tanh(table)) + jnp.where(shared[0] > 2, 0, z[place])
+
+    return lax.fori_loop(0, 3, step, own), jnp.exp(shared)
+
+
+def test_what_all_rows_share_is_computed_before_them():
+    """In loops as well; what is left is small, and its values and gradients are the same."""
+    r = np.random.default_rng(601)
+    own = jnp.asarray(r.uniform(-1, 1, (9, 3)), jnp.float32)
+    shared = jnp.asarray(r.uniform(-1, 1, 3), jnp.float32)
+    ours, oracle = (lambda *x, f=f: f(shared_by_all, *x, None) for f in (rows.each, each))
+    (found, pull), (expected, pull_expected) = (jax.vjp(f, own, shared) for f in (ours, oracle))
+    same(found, expected, 2e-6)
+    cotangents = jax.tree.map(lambda x: jnp.asarray(r.normal(size=x.shape), x.dtype), expected)
+    same(pull(cotangents), pull_expected(cotangents), 5e-6)
+    before, inside = hoist(lambda own, shared: shared_by_all(*own, *shared), [own[0]], [shared])
+    numbers = before([shared])
+    assert sum(x.size for x in numbers) < 10
+    assert instructions(jax.make_jaxpr(inside)([own[0]], numbers)) < 100
 
 
 def test_what_would_compile_for_minutes_makes_no_kernel():

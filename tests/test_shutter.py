@@ -12,7 +12,7 @@ from test_render_plugins import Balls, balls
 
 import xpr
 from xpr.math import rotation_exp
-from xpr.shutter import ORDERS
+from xpr.shutter import ORDERS, Sweep
 
 HEIGHT, WIDTH = scenes.HEIGHT, scenes.WIDTH
 
@@ -23,13 +23,28 @@ def rolling(camera, shutter="top_to_bottom", turn=(0.05, -0.08, 0.1), shift=(0.2
     return camera.replace(viewmat_end=end.at[:3, 3].add(jnp.asarray(shift)), shutter=shutter)
 
 
-@pytest.mark.parametrize("made", [lambda: scenes.case("OpenCV"),
-                                  lambda: balls(Balls, "OpenCVFisheye")],
-                         ids=["3DGS", "along the ray"])  # fmt: skip
-def test_every_gradient_through_a_rolling_shutter_is_the_finite_difference(made, x64):
+@pytest.mark.parametrize(
+    ("method", "lens", "shutter"),
+    [
+        ("3dgs", "OpenCV", "top_to_bottom"),
+        ("3dgut", "OpenCVFisheye", "left_to_right"),
+        ("linprim", "Pinhole", "bottom_to_top"),
+    ],
+)
+def test_every_gradient_through_a_rolling_shutter_is_the_finite_difference(
+    method, lens, shutter, x64
+):
     """Both poses, intrinsics, distortion and the scene."""
-    case = made()
-    check(case._replace(camera=rolling(case.camera)))
+    case = scenes.case(lens)
+    scene = scenes.like(case.scene, method)
+    check(case._replace(scene=scene, camera=rolling(case.camera, shutter)), held={"scene.filter"})
+
+
+def test_the_way_of_a_point_is_that_of_the_pose(x64):
+    camera, point = rolling(scenes.view()), scenes.gaussians().mean[0]
+    path = Sweep.between(camera.viewmat, camera.viewmat_end).path(point)
+    for time in (0.0, 0.3, 1.0):
+        np.testing.assert_allclose(path(time), camera.at(time).to_camera(point), atol=1e-12)
 
 
 @pytest.mark.parametrize("shutter", ORDERS)

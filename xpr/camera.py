@@ -9,7 +9,7 @@ from flax import struct
 from xpr.errors import UserError, expect_shape
 from xpr.lens import Lens, Pinhole
 from xpr.math import inverse_3x3
-from xpr.shutter import SHUTTERS, exposed, pose_at
+from xpr.shutter import SHUTTERS, Sweep, exposed
 from xpr.types import Array, Ray, Vec2, Vec3
 
 SHUTTER_STEPS = 6  # until a point is found at the line that exposes it; even, as in gsplat
@@ -49,7 +49,7 @@ class Camera(struct.PyTreeNode):
         """This camera frozen at a moment of its exposure, 0 (start) to 1 (end)."""
         if self.viewmat_end is None:
             return self
-        pose = pose_at(self.viewmat, self.viewmat_end, time)
+        pose = Sweep.between(self.viewmat, self.viewmat_end).pose(time)
         return self.replace(viewmat=pose, viewmat_end=None, shutter="global")
 
     def seeing(self, point: Array) -> Camera:
@@ -59,13 +59,13 @@ class Camera(struct.PyTreeNode):
         """
         if self.viewmat_end is None:
             return self
-        camera, point = jax.lax.stop_gradient((self, point))
+        camera, end, point = jax.lax.stop_gradient((self, self.viewmat_end, point))
+        path = Sweep.between(camera.viewmat, end).path(point)
 
         def follow(_: int, time: Array) -> Array:
-            frozen = camera.at(time)
-            there = frozen.to_camera(point)
-            seen = frozen.sees(there)
-            pixel = frozen.to_pixel(jnp.where(seen, there, jnp.array([0, 0, 1], there.dtype)))
+            there = path(time)
+            seen = camera.sees(there)
+            pixel = camera.to_pixel(jnp.where(seen, there, jnp.array([0, 0, 1], there.dtype)))
             return jnp.where(seen, self._moment(pixel), time)
 
         return self.at(jax.lax.fori_loop(0, SHUTTER_STEPS, follow, jnp.zeros((), point.dtype)))

@@ -55,14 +55,23 @@ def logit(p: Array) -> Array:
     return jnp.log(p) - jnp.log1p(-p)
 
 
-def rotation_exp(w: Array) -> Array:
-    """The rotation [3, 3] by |w| radians about the axis w [3] (Rodrigues); smooth at zero."""
+def cross_matrix(w: Array) -> Array:
+    """The matrix [3, 3] that takes v to w x v, for w [3]."""
     x, y, z = w
     zero = jnp.zeros_like(x)
-    cross = jnp.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]])
-    squared = w @ w
+    return jnp.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]])
+
+
+def turn_weights(squared: Array) -> tuple[Array, Array]:
+    """Of the cross matrix of w and of its square in `rotation_exp(w)`, from |w|^2 (Rodrigues)."""
     half = _sinc(squared / 4)
-    return jnp.eye(3, dtype=w.dtype) + _sinc(squared) * cross + 0.5 * half * half * cross @ cross
+    return _sinc(squared), 0.5 * half * half
+
+
+def rotation_exp(w: Array) -> Array:
+    """The rotation [3, 3] by |w| radians about the axis w [3]; smooth at zero."""
+    cross, (once, twice) = cross_matrix(w), turn_weights(w @ w)
+    return jnp.eye(3, dtype=w.dtype) + once * cross + twice * cross @ cross
 
 
 def rotation_log(rotation: Array) -> Array:

@@ -10,7 +10,18 @@ import numpy as np
 from llvmlite import ir
 
 from xpr.pipeline.kernels import mathematics
-from xpr.pipeline.kernels.values import FAST, Builder, Value, constant, convert, is_float, select
+from xpr.pipeline.kernels.values import (
+    FAST,
+    FLOAT,
+    INT,
+    Builder,
+    Value,
+    constant,
+    convert,
+    is_float,
+    kind_like,
+    select,
+)
 
 Emitter = Callable[..., Value]
 
@@ -90,6 +101,11 @@ def _convert(b: Builder, params: Any, x: Value) -> Value:
     return convert(b, x, {"b": "b", "f": "f"}.get(kind, "i"))
 
 
+def _same_bits(b: Builder, params: Any, x: Value) -> Value:
+    to = FLOAT if np.issubdtype(params["new_dtype"], np.floating) else INT
+    return b.bitcast(x, kind_like(x, to))
+
+
 def _finite(b: Builder, params: Any, x: Value) -> Value:
     del params
     return b.fcmp_ordered("==", b.fsub(x, x), constant(x, 0))
@@ -128,12 +144,13 @@ PRIMITIVES: dict[str, Emitter] = (
         "select_n": _select,
         "is_finite": _finite,
         "convert_element_type": _convert,
+        "bitcast_convert_type": _same_bits,
         "copy": _pass,
         "stop_gradient": _pass,
         "optimization_barrier": _pass,
         "reduce_precision": _pass,
         "pow": lambda b, params, x, y: mathematics.power(b, x, convert(b, y, "f")),
-        "atan2": lambda b, params, y, x: mathematics.library(b, "atan2f", y, x),
+        "atan2": lambda b, params, y, x: mathematics.atan2(b, y, x),
     }
     | {
         name: _unary(function)
@@ -141,6 +158,8 @@ PRIMITIVES: dict[str, Emitter] = (
             ("exp", mathematics.exp),
             ("exp2", mathematics.exp2),
             ("log", mathematics.log),
+            ("sin", mathematics.sin),
+            ("cos", mathematics.cos),
             ("sqrt", partial(mathematics.intrinsic, "llvm.sqrt")),
             ("rsqrt", mathematics.rsqrt),
             ("abs", partial(mathematics.intrinsic, "llvm.fabs")),
@@ -154,8 +173,6 @@ PRIMITIVES: dict[str, Emitter] = (
         for name, symbol in (
             ("log1p", "log1pf"),
             ("expm1", "expm1f"),
-            ("sin", "sinf"),
-            ("cos", "cosf"),
             ("tan", "tanf"),
             ("asin", "asinf"),
             ("acos", "acosf"),

@@ -6,18 +6,20 @@ What depends on a splat alone is then computed once a splat, what depends on a r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from jax.extend import core
+from llvmlite import ir
 
 from xpr.pipeline.kernels.elementwise import PRIMITIVES
 from xpr.pipeline.kernels.structure import SHAPERS, Values
-from xpr.pipeline.kernels.values import Builder, Value, literal, spread
+from xpr.pipeline.kernels.values import INT, Builder, Value, as_lanes, lane_count, literal, spread
 
 LARGEST = 4096  # entries of one array: each is an instruction
 LONGEST = 16  # steps of a loop that is unrolled
+MOST_UNROLLED = 1000  # instructions of a loop that is unrolled if it need not be
 
 
 def emit(b: Builder, closed: Any, args: Sequence[Values]) -> list[Values]:
@@ -38,7 +40,8 @@ def emit(b: Builder, closed: Any, args: Sequence[Values]) -> list[Values]:
         if inner is not None:
             outputs = emit(b, inner, inputs[len(inputs) - len(inner.jaxpr.invars) :])
         elif name == "scan":
-            outputs = _unrolled(b, equation.params, inputs)
+            loop = _rolled if _rolls(equation) else _unrolled
+            outputs = loop(b, equation.params, inputs)
         elif name == "platform_index":
             outputs = [literal(0)]  # nobody reads it: see `_inner`
         elif name in SHAPERS:
@@ -68,7 +71,8 @@ def unknown_primitive(closed: Any) -> str | None:
         inner, name = _inner(equation), equation.primitive.name
         # Newer versions of JAX describe the parts of a loop otherwise: then it is not unrolled.
         if name == "scan" and "num_consts" in equation.params:
-            inner = equation.params["jaxpr"] if equation.params["length"] <= LONGEST else None
+            short = equation.params["length"] <= LONGEST
+            inner = equation.params["jaxpr"] if short or _rolls(equation) else None
         if inner is not None:
             found = unknown_primitive(inner)
             if found:
@@ -81,12 +85,13 @@ def unknown_primitive(closed: Any) -> str | None:
 
 
 def instructions(closed: Any) -> int:
-    """About how many a jaxpr becomes: an entry of an array is one, a loop's body counts each time."""
+    """About how many a jaxpr becomes: an entry of an array is one, and all steps of an unrolled loop."""
     total = 0
     for equation in closed.jaxpr.eqns:
         inner, times = _inner(equation), 1
         if equation.primitive.name == "scan":
-            inner, times = equation.params["jaxpr"], equation.params["length"]
+            inner = equation.params["jaxpr"]
+            times = 1 if _rolls(equation) else equation.params["length"]
         of_one = sum(v.aval.size for v in equation.outvars)
         total += of_one if inner is None else times * instructions(inner)
     return total
@@ -108,6 +113,51 @@ def _inner(equation: Any) -> Any:
         if inner is not None:
             return inner if hasattr(inner, "consts") else core.ClosedJaxpr(inner, ())
     return None
+
+
+def _rolls(equation: Any) -> bool:
+    """Whether a scan becomes a loop of the processor: it has many instructions, and no rows."""
+    params = equation.params
+    rows = len(equation.invars) - params["num_consts"] - params["num_carry"]
+    stacked = len(equation.outvars) - params["num_carry"]
+    many = params["length"] * instructions(params["jaxpr"]) > MOST_UNROLLED
+    return many and rows == stacked == 0 and params["length"] > 0
+
+
+def _rolled(b: Builder, params: Any, inputs: list[Values]) -> list[Values]:
+    """A loop; whatever one of its values is, lanes or not, all that change are."""
+    consts, start = inputs[: params["num_consts"]], inputs[params["num_consts"] :]
+    lanes = max((lane_count(v) for x in inputs for v in x.ravel()), default=0)
+
+    def flat(arrays: list[Values]) -> list[Value]:
+        values = [v for x in arrays for v in x.ravel()]
+        return [as_lanes(b, v, lanes) for v in values] if lanes else values
+
+    first, before = flat(start), b.block
+    body, after = b.append_basic_block("body"), b.append_basic_block("after")
+    b.branch(body)
+    b.position_at_end(body)
+    step, carry = b.phi(INT), [b.phi(value.type) for value in first]
+    given = iter(carry)
+    arrays = [_filled(x.shape, given) for x in start]
+    last = flat(emit(b, params["jaxpr"], [*consts, *arrays]))
+    following = b.add(step, ir.Constant(INT, 1))
+    for phi, entering, returning in zip(
+        [step, *carry], [ir.Constant(INT, 0), *first], [following, *last], strict=True
+    ):
+        phi.add_incoming(entering, before)
+        phi.add_incoming(returning, b.block)
+    b.cbranch(b.icmp_signed("<", following, ir.Constant(INT, params["length"])), body, after)
+    b.position_at_end(after)
+    results = iter(last)
+    return [_filled(x.shape, results) for x in start]
+
+
+def _filled(shape: tuple[int, ...], values: Iterator[Value]) -> Values:
+    array = np.empty(shape, dtype=object)
+    for index in np.ndindex(*shape):
+        array[index] = next(values)
+    return array
 
 
 def _unrolled(b: Builder, params: Any, inputs: list[Values]) -> list[Values]:

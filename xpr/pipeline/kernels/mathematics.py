@@ -29,6 +29,16 @@ _POWERS = np.polynomial.chebyshev.Chebyshev.interpolate(np.exp2, 5, domain=[-0.5
 EXP2 = _POWERS.convert(kind=np.polynomial.Polynomial).coef
 # log((1 + s) / (1 - s)) / s, in powers of s^2; the next term is below 2e-9 for m in [0.7, 1.42].
 LOG = tuple(2 / (2 * k + 1) for k in range(5))
+_OVER_R = np.polynomial.chebyshev.Chebyshev.interpolate(
+    lambda u: np.sinc(np.sqrt(u) / np.pi), 4, domain=[0, (np.pi / 2) ** 2]
+)
+# sin(r) / r on [-pi/2, pi/2], in powers of r^2, at 7e-9.
+SINE = _OVER_R.convert(kind=np.polynomial.Polynomial).coef
+_OVER_T = np.polynomial.chebyshev.Chebyshev.interpolate(
+    lambda u: np.arctan(np.sqrt(u)) / np.sqrt(u), 8, domain=[0, 1]
+)
+# atan(t) / t on [-1, 1], in powers of t^2, at 2e-8.
+ARCTANGENT = _OVER_T.convert(kind=np.polynomial.Polynomial).coef
 MANTISSA, ONE, BIAS = 0x7FFFFF, 0x3F800000, 127
 
 
@@ -109,6 +119,47 @@ def power(b: Builder, x: Value, y: Value) -> Value:
     mirrored = select(b, even, value, b.fneg(value))
     mirrored = select(b, whole, mirrored, constant(x, math.nan))
     return select(b, b.fcmp_ordered("<", x, zero), mirrored, value)
+
+
+def sin(b: Builder, x: Value) -> Value:
+    """sin(x) = (-1)^n sin(x - n pi), n the nearest."""
+    return _wave(b, x, intrinsic("llvm.rint", b, b.fmul(x, constant(x, 1 / math.pi))), 0)
+
+
+def cos(b: Builder, x: Value) -> Value:
+    """cos(x) = -(-1)^n sin(x - (n + 1/2) pi), n + 1/2 the nearest."""
+    turns = b.fsub(b.fmul(x, constant(x, 1 / math.pi)), constant(x, 0.5))
+    return b.fneg(_wave(b, x, intrinsic("llvm.rint", b, turns), 0.5))
+
+
+def _wave(b: Builder, x: Value, n: Value, more: float) -> Value:
+    """(-1)^n sin(x - (n + more) pi), for at most a quarter turn that is left."""
+    turns, rest = b.fneg(b.fadd(n, constant(x, more))), math.pi
+    # The product is exact only if it is fused; then what pi's digits leave is all that is missing.
+    for _ in range(3):
+        part = float(np.float32(rest))
+        x, rest = intrinsic("llvm.fmuladd", b, turns, constant(x, part), x), rest - part
+    value = b.fmul(x, _polynomial(b, SINE, b.fmul(x, x)))
+    half = b.fmul(n, constant(x, 0.5))
+    even = b.fcmp_ordered("==", half, intrinsic("llvm.rint", b, half))
+    return b.select(even, value, b.fneg(value))
+
+
+def atan2(b: Builder, y: Value, x: Value) -> Value:
+    """The angle of (x, y): that of the nearer axis, and how far from it."""
+    zero, one = constant(x, 0), constant(x, 1)
+    right, up = (intrinsic("llvm.fabs", b, v) for v in (x, y))
+    steep = b.fcmp_ordered(">", up, right)
+    large, small = b.select(steep, up, right), b.select(steep, right, up)
+    diagonal = b.fcmp_ordered("==", large, small)  # infinite both, perhaps
+    t = b.select(diagonal, one, b.fdiv(small, large))
+    t = b.select(b.fcmp_ordered("==", large, zero), zero, t)
+    angle = b.fmul(t, _polynomial(b, ARCTANGENT, b.fmul(t, t)))
+    angle = b.select(steep, b.fsub(constant(x, math.pi / 2), angle), angle)
+    left = b.fcmp_ordered("<", intrinsic("llvm.copysign", b, one, x), zero)
+    angle = b.select(left, b.fsub(constant(x, math.pi), angle), angle)
+    no_number = b.fcmp_unordered("uno", x, y)
+    return b.select(no_number, constant(x, math.nan), intrinsic("llvm.copysign", b, angle, y))
 
 
 def rsqrt(b: Builder, x: Value) -> Value:

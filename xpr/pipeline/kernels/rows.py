@@ -14,6 +14,7 @@ from flax import struct
 
 from xpr.camera import Camera
 from xpr.pipeline.kernels import foreign, mapping
+from xpr.pipeline.kernels.hoist import hoist
 from xpr.pipeline.kernels.mapping import Map
 from xpr.pipeline.kernels.program import Entry, Program, compiled
 from xpr.pipeline.kernels.values import LANES
@@ -23,6 +24,7 @@ from xpr.pipeline.settings import Settings
 from xpr.types import Array, Primitive
 
 PyTree = Any  # a jax.tree_util.PyTreeDef
+Function = Callable[[list[Array]], list[Array]]
 Shapes = tuple[tuple[tuple[int, ...], ...], ...]
 
 _ENTRIES: dict[tuple[str, str], Entry] = {}
@@ -65,20 +67,23 @@ def each(
     traced = _traced(function, scene_tree, camera_tree, shapes, Settings.for_this_machine().loops)
     if traced is None:
         return None
-    task, outputs = traced
+    task, before, outputs = traced
     n = len(own[0])
     rows = Rows(jnp.arange(n, dtype=jnp.int32), jnp.int32(n))
     if order is not None:
         rows = Rows(order.index, jnp.sum(order.valid, dtype=jnp.int32))
-    planes: Any = apply(task, tuple(own), tuple(shared), rows)
+    planes: Any = apply(task, tuple(own), tuple(before(shared)), rows)
     return outputs.unflatten(_unpacked(planes, task.mapped))
 
 
 @functools.lru_cache(maxsize=64)
 def _traced(
     function: Callable[..., Any], scene: PyTree, camera: PyTree, shapes: Shapes, threads: int
-) -> tuple[Task, PyTree] | None:
-    """The map and the tree of its outputs, traced once; None where no kernel can be made."""
+) -> tuple[Task, Function, PyTree] | None:
+    """Traced once: the map, what makes its shared numbers, and the tree of its outputs.
+
+    None where no kernel can be made.
+    """
     outputs: list[Any] = []
 
     def flat(own: list[Array], shared: list[Array]) -> list[Array]:
@@ -86,9 +91,10 @@ def _traced(
         leaves, outputs[:] = jax.tree.flatten(result)[0], [jax.tree.structure(result)]
         return leaves
 
-    kinds = ([jax.ShapeDtypeStruct(x, jnp.float32) for x in group] for group in shapes)
-    mapped = Map.of(flat, *kinds)
-    return None if mapped.why_not() is not None else (Task(mapped, threads), outputs[0])
+    one, shared = ([jax.ShapeDtypeStruct(x, jnp.float32) for x in group] for group in shapes)
+    before, inside = hoist(flat, one, shared)
+    mapped = Map.of(inside, one, jax.eval_shape(before, shared))
+    return None if mapped.why_not() is not None else (Task(mapped, threads), before, outputs[0])
 
 
 def _unpacked(planes: Array, mapped: Map) -> list[Array]:

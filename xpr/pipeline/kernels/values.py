@@ -23,6 +23,11 @@ def is_vector(value: Value) -> bool:
     return isinstance(value.type, ir.VectorType)
 
 
+def lane_count(value: Value) -> int:
+    """0 for a scalar."""
+    return value.type.count if is_vector(value) else 0
+
+
 def is_float(value: Value) -> bool:
     """Whether it is a float or a vector of them."""
     return isinstance(getattr(value.type, "element", value.type), ir.FloatType)
@@ -64,7 +69,7 @@ def splat(b: Builder, scalar: Value, lanes: int = LANES) -> Value:
 
 def spread(b: Builder, values: Sequence[Value]) -> list[Value]:
     """All as vectors if one of them is."""
-    lanes = max((v.type.count for v in values if is_vector(v)), default=0)
+    lanes = max(map(lane_count, values), default=0)
     return [v if is_vector(v) or not lanes else splat(b, v, lanes) for v in values]
 
 

@@ -42,11 +42,11 @@ def test_chords_are_those_of_triangle_tests(kind, shared, x64):
     scene = solids(SOLIDS[kind], data["centers"], data["quats"], data[f"{kind}_dists"])
     pixel = xpr.Vec2(jnp.zeros(400), jnp.zeros(400))
     ray = xpr.Ray(pixel, xpr.Vec3.of(data["origins"]), xpr.Vec3.of(data["dirs"]))
-    enter, leave = jax.vmap(lambda one: one.project(camera()).splat.interval(ray))(scene)
+    middle, enter, leave = jax.vmap(lambda one: one.project(camera()).splat.interval(ray))(scene)
     hit = np.isfinite(data[f"{kind}_t_in"])
     assert np.array_equal(enter < leave, hit)
-    assert absolute(enter[hit], data[f"{kind}_t_in"][hit]) < 1e-12
-    assert absolute(leave[hit], data[f"{kind}_t_out"][hit]) < 1e-12
+    assert absolute((middle + enter)[hit], data[f"{kind}_t_in"][hit]) < 1e-12
+    assert absolute((middle + leave)[hit], data[f"{kind}_t_out"][hit]) < 1e-12
 
 
 @pytest.mark.parametrize("method", SOLIDS.values())
@@ -79,6 +79,30 @@ def test_the_part_of_a_chord_behind_the_ray_does_not_count(x64):
     )
     half = -jnp.expm1(-record.density * 1.0)
     assert absolute(record.evaluate(from_inside).alpha, half) < 1e-12
+
+
+def test_a_small_solid_far_away_keeps_its_digits_in_single_precision(x64):
+    """Alpha is that of the same numbers as doubles."""
+    r = np.random.default_rng(0)
+    towards = r.normal(size=(500, 3))
+    towards /= np.linalg.norm(towards, axis=1, keepdims=True)
+    aims = 100 * towards + 0.03 * r.normal(size=(500, 3))
+    aims /= np.linalg.norm(aims, axis=1, keepdims=True)
+    distances = np.exp(r.normal(np.log(0.05), 0.5, (500, 3)))
+    scene = solids(Octahedron, 100 * towards, r.normal(size=(500, 4)), distances)
+
+    def alpha(dtype):
+        record, direction = jax.tree.map(
+            lambda x: jnp.asarray(x, jnp.float32).astype(dtype),
+            (jax.vmap(lambda one: one.project(camera()).splat)(scene), xpr.Vec3.of(aims)),
+        )
+        zero = jnp.zeros((), dtype)
+        ray = xpr.Ray(xpr.Vec2(zero, zero), xpr.Vec3(zero, zero, zero), direction)
+        return jax.jit(lambda record, ray: record.evaluate(ray).alpha)(record, ray)
+
+    truth = alpha(jnp.float64)
+    assert jnp.sum(truth > 0.01) > 100
+    assert absolute(alpha(jnp.float32), truth) < 1e-4
 
 
 def test_the_filter_is_the_finest_sampling_among_the_cameras_that_see_a_solid(x64):

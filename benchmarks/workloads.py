@@ -15,7 +15,6 @@ from xpr.cli.sources import is_run, scene_in
 from xpr.errors import UserError
 from xpr.math import logit
 from xpr.methods.gaussian3d import Gaussian3D
-from xpr.methods.linprim import GAUSSIAN
 from xpr.train.config import TrainConfig
 from xpr.types import Primitive
 
@@ -94,7 +93,7 @@ def _stored(path: Path) -> Workload:
 
 
 def as_method(scene: Primitive, name: str) -> Primitive:
-    """The scene with every Gaussian as a primitive of another built-in method, as large.
+    """The scene with every Gaussian as a primitive of another built-in method that hides as much.
 
     Raises:
       UserError: it holds no Gaussians.
@@ -112,7 +111,7 @@ def as_method(scene: Primitive, name: str) -> Primitive:
         mean = jnp.mean(across, axis=1, keepdims=True)
         axes = across if method.distances == across.shape[1] else jnp.tile(mean, method.distances)
         still = jnp.zeros(len(axes), axes.dtype)
-        return method(**fields, log_distance=jnp.log(GAUSSIAN * axes), filter=still)
+        return method(**fields, log_distance=jnp.log(method.breadth() * axes), filter=still)
     return method(**fields, log_scale=scene.log_scale)
 
 

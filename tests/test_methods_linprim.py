@@ -10,6 +10,7 @@ import xpr
 from xpr.math import logit, quat_to_rotation
 from xpr.methods.octahedron import Octahedron
 from xpr.methods.tetrahedron import Tetrahedron
+from xpr.pipeline.order import project
 
 SOLIDS = {"octa": Octahedron, "tetra": Tetrahedron}
 
@@ -41,11 +42,11 @@ def test_chords_are_those_of_triangle_tests(kind, shared, x64):
     scene = solids(SOLIDS[kind], data["centers"], data["quats"], data[f"{kind}_dists"])
     pixel = xpr.Vec2(jnp.zeros(400), jnp.zeros(400))
     ray = xpr.Ray(pixel, xpr.Vec3.of(data["origins"]), xpr.Vec3.of(data["dirs"]))
-    enter, leave = jax.vmap(lambda one: one.project(camera()).splat.interval(ray))(scene)
+    middle, enter, leave = jax.vmap(lambda one: one.project(camera()).splat.interval(ray))(scene)
     hit = np.isfinite(data[f"{kind}_t_in"])
     assert np.array_equal(enter < leave, hit)
-    assert absolute(enter[hit], data[f"{kind}_t_in"][hit]) < 1e-12
-    assert absolute(leave[hit], data[f"{kind}_t_out"][hit]) < 1e-12
+    assert absolute((middle + enter)[hit], data[f"{kind}_t_in"][hit]) < 1e-12
+    assert absolute((middle + leave)[hit], data[f"{kind}_t_out"][hit]) < 1e-12
 
 
 @pytest.mark.parametrize("method", SOLIDS.values())
@@ -80,6 +81,30 @@ def test_the_part_of_a_chord_behind_the_ray_does_not_count(x64):
     assert absolute(record.evaluate(from_inside).alpha, half) < 1e-12
 
 
+def test_a_small_solid_far_away_keeps_its_digits_in_single_precision(x64):
+    """Alpha is that of the same numbers as doubles."""
+    r = np.random.default_rng(0)
+    towards = r.normal(size=(500, 3))
+    towards /= np.linalg.norm(towards, axis=1, keepdims=True)
+    aims = 100 * towards + 0.03 * r.normal(size=(500, 3))
+    aims /= np.linalg.norm(aims, axis=1, keepdims=True)
+    distances = np.exp(r.normal(np.log(0.05), 0.5, (500, 3)))
+    scene = solids(Octahedron, 100 * towards, r.normal(size=(500, 4)), distances)
+
+    def alpha(dtype):
+        record, direction = jax.tree.map(
+            lambda x: jnp.asarray(x, jnp.float32).astype(dtype),
+            (jax.vmap(lambda one: one.project(camera()).splat)(scene), xpr.Vec3.of(aims)),
+        )
+        zero = jnp.zeros((), dtype)
+        ray = xpr.Ray(xpr.Vec2(zero, zero), xpr.Vec3(zero, zero, zero), direction)
+        return jax.jit(lambda record, ray: record.evaluate(ray).alpha)(record, ray)
+
+    truth = alpha(jnp.float64)
+    assert jnp.sum(truth > 0.01) > 100
+    assert absolute(alpha(jnp.float32), truth) < 1e-4
+
+
 def test_the_filter_is_the_finest_sampling_among_the_cameras_that_see_a_solid(x64):
     centers = jnp.array([[0.0, 0, 0], [100.0, 0, 0]])
     scene = solids(Octahedron, centers, jnp.ones((2, 4)), jnp.ones((2, 3)))
@@ -94,3 +119,23 @@ def test_the_filter_widens_the_solid_by_half_of_it(x64):
     scene = solids(Octahedron, jnp.zeros((1, 3)), jnp.ones((1, 4)), jnp.ones((1, 3)))
     one = jax.tree.map(lambda leaf: leaf[0], scene).replace(filter=jnp.array(0.4))
     assert absolute(one.reach(), 1.2 * jnp.ones(3)) < 1e-12
+
+
+def test_a_solid_that_reaches_behind_the_pinhole_has_a_box_for_what_is_seen(x64):
+    """Nothing shows outside of it, and what stands beside the view takes no place in it."""
+    r = np.random.default_rng(0)
+    n, view = 400, camera()
+    centers = jnp.asarray(r.uniform([-2, -2, -3.9], [2, 2, -2.5], (n, 3)))  # the camera: z = -4
+    distances = jnp.asarray(r.uniform(0.1, 1.5, (n, 3)))
+    scene = solids(Octahedron, centers, jnp.asarray(r.normal(size=(n, 4))), distances, 0.99)
+    found = jax.jit(project)(scene, view)
+    rays = view.rays(jnp.asarray(np.mgrid[:48, :32].T + 0.5))
+    alpha = jax.vmap(lambda splat: splat.evaluate(rays).alpha)(found.splat)
+    apart = jnp.abs(jnp.stack([*rays.pixel], -1) - found.center[:, None, None])
+    outside = jnp.any(apart > found.extent[:, None, None], axis=-1)
+    assert jnp.max(jnp.where(outside, alpha, 0)) < 1e-12
+    low, high = found.center - found.extent, found.center + found.extent
+    shown = jnp.all((found.extent > 0) & (high > 0) & (low < jnp.array([48, 32])), axis=1)
+    hit = jnp.any(alpha > 0, axis=(1, 2))
+    assert jnp.sum(hit) > 50
+    assert jnp.sum(shown & ~hit) < 0.3 * jnp.sum(shown)

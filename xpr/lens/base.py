@@ -23,12 +23,14 @@ class Lens(abc.ABC):
       coefficients: names of the distortion coefficients, in order.
       perspective: whether straight lines stay (nearly) straight and z > 0 is the visible side;
         3DGS then limits its linearisation to the field of view.
+      pinhole: whether it maps every point to x/z, y/z.
       sees_behind: whether points with z < 0 have an image beside those with z > 0.
       central: whether all rays leave one point, the camera's centre.
     """
 
     coefficients: ClassVar[tuple[str, ...]] = ()
     perspective: ClassVar[bool] = True
+    pinhole: ClassVar[bool] = False
     sees_behind: ClassVar[bool] = False
     central: ClassVar[bool] = True
 

@@ -12,6 +12,8 @@ from xpr.lens.base import Array, Lens, from_centre
 class Pinhole(Lens):
     """A perspective camera without distortion."""
 
+    pinhole: ClassVar[bool] = True
+
     def project(self, point: Array, k: Array) -> Array:
         """x/z, y/z."""
         return point[:2] / point[2]

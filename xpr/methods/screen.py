@@ -13,6 +13,7 @@ from xpr.math import normalize
 from xpr.types import Array
 
 CORNERS = 8  # of a polygon around a circle
+NOTHING = 1e-12  # world units: a distance from the pinhole's plane to divide by
 
 
 class Landing(NamedTuple):
@@ -68,9 +69,33 @@ def place(mean: Array, points: Array, camera: Camera) -> tuple[Array, Array, Arr
     Returns:
       centre and half size of the points' box (px), and the depth of the mean.
     """
-    landing, there = land(points, camera), camera.to_camera(mean)
-    center, extent = box(landing.pixels, landing, camera)
+    if camera.lens.pinhole and camera.viewmat_end is None:
+        center, extent = _cut_box(points, camera)
+    else:
+        landing = land(points, camera)
+        center, extent = box(landing.pixels, landing, camera)
+    there = camera.to_camera(mean)
     return center, jnp.where(camera.sees(there), extent, 0), camera.sort_key(mean)
+
+
+def _cut_box(points: Array, camera: Camera) -> tuple[Array, Array]:
+    """`box` of what lies in front of a pinhole of the convex hull of world points [n, 3].
+
+    A segment from a point ahead at x/z to one behind the pinhole, which x/z mirrors, leaves the
+    picture to the right if the mirror image is the left one of the two.
+    """
+    there = jax.vmap(camera.to_camera)(points)
+    z = jnp.where(jnp.abs(there[:, 2:]) < NOTHING, NOTHING, there[:, 2:])
+    pixels = jax.vmap(camera.to_pixel)(jnp.concatenate([there[:, :2], z], axis=1))
+    behind = z < 0
+    low = jnp.min(jnp.where(behind, jnp.inf, pixels), axis=0)
+    high = jnp.max(jnp.where(behind, -jnp.inf, pixels), axis=0)
+    left, right = (behind & (pixels > low)).any(axis=0), (behind & (pixels < high)).any(axis=0)
+    size = jnp.array([camera.width, camera.height], pixels.dtype)
+    known = jnp.all(jnp.isfinite(pixels))
+    low = jnp.where(left | ~known, -size, jnp.clip(low, -size, 2 * size))
+    high = jnp.where(right | ~known, 2 * size, jnp.clip(high, -size, 2 * size))
+    return 0.5 * (low + high), 0.5 * (high - low)
 
 
 def outline(mean: Array, rotation: Array, axes: Array, camera: Camera) -> Array:

@@ -34,10 +34,11 @@ class Solid(Splat, abc.ABC):
     def crossing(self, height: Array, slope: Array) -> tuple[Array, Array]:
         """Where a ray with n . x = height + slope t is inside one plane, or one pair of them."""
 
-    def interval(self, ray: Ray) -> tuple[Array, Array]:
-        """The distances along the ray between which it is inside; the first is larger if never.
+    def interval(self, ray: Ray) -> tuple[Array, Array, Array]:
+        """How far along the ray the point next to the centre is, and from where to where it is inside.
 
-        Measured from the point next to the centre, where no digits cancel.
+        Both ends are counted from that point, so that no digits cancel in the chord of a small
+        solid far away; the first is larger if the ray misses it.
         """
         offset = ray.origin - self.center
         middle = -ray.direction.dot(offset)
@@ -49,12 +50,12 @@ class Solid(Splat, abc.ABC):
         spans = [self.crossing(h, s) for h, s in zip(heights, slopes, strict=True)]
         enter = jnp.maximum(*(jnp.maximum(*pair) for pair in _pairs([a for a, _ in spans])))
         leave = jnp.minimum(*(jnp.minimum(*pair) for pair in _pairs([b for _, b in spans])))
-        return middle + enter, middle + leave
+        return middle, enter, leave
 
     def evaluate(self, ray: Ray) -> Hit:
         """Alpha = 1 - exp(-density chord), the chord counted from the ray's origin on."""
-        enter, leave = self.interval(ray)
-        chord = jnp.maximum(leave - jnp.maximum(enter, 0), 0)
+        middle, enter, leave = self.interval(ray)
+        chord = jnp.maximum(leave - jnp.maximum(enter, -middle), 0)
         return Hit(1 - jnp.exp(-self.density * chord), self.color)
 
 

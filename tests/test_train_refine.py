@@ -15,8 +15,11 @@ from xpr.train import refine, refined
 from xpr.train.config import TrainConfig
 from xpr.train.fit import fit
 from xpr.train.folder import RunFolder
+from xpr.train.optim import decay
+from xpr.train.strides import strides, whitened
 
 STRAIGHT = dataset()
+ROUNDS = 60  # times that each view is seen
 K1 = np.array([1e-4] + 11 * [0.0], np.float32)
 
 
@@ -85,8 +88,10 @@ def test_only_the_rows_of_the_photos_move():
     state = refine.start(("poses", "intrinsics"), views)
     slope = jax.tree.map(lambda x: jnp.ones_like(x).at[..., 0].set(-2), state.correction)
     place = refine.Place(np.array(2), np.array(0))
-    rates = refine.Correction(0.5, 0.25, None)
-    after = refine.descend(state, slope, [place], rates).correction
+    stride = refine.Correction(
+        jnp.tile(0.5 * jnp.eye(6), (len(views), 1, 1)), 0.25 * jnp.eye(4)[None], None
+    )
+    after = refine.descend(state, slope, [place], stride).correction
     np.testing.assert_allclose(after.poses[2], [0.5, -0.5, -0.5, -0.5, -0.5, -0.5], rtol=1e-6)
     assert not after.poses[jnp.arange(6) != 2].any() and after.distortion is None
     np.testing.assert_allclose(after.intrinsics[0], [0.25, -0.25, -0.25, -0.25], rtol=1e-6)
@@ -108,22 +113,36 @@ def test_a_disturbed_pose_comes_back():
         for camera, place in zip(truth, places, strict=True)
     ]
     state = refine.start(("poses",), truth)
+    first = strides(("poses",), truth, 1.0, 0.1, ROUNDS * len(truth))
 
     @jax.jit
-    def step(state, camera, wanted, place, rate):
+    def step(state, camera, wanted, place, left):
         def loss(correction):
             return jnp.sum(
                 (image(refine.corrected(camera, correction, place, jnp.ones(()))) - wanted) ** 2
             )
 
         value, slope = jax.value_and_grad(loss)(state.correction)
-        return refine.descend(state, slope, [place], refine.Correction(rate, None, None)), value
+        stride = jax.tree.map(lambda x: x * left, first)
+        return refine.descend(state, slope, [place], stride), value
 
-    first, last = 0.0, 0.0
-    for i in range(60 * len(truth)):
+    before, after = 0.0, 0.0
+    for i in range(ROUNDS * len(truth)):
         v = i % len(truth)
-        rate = 3e-3 * 0.93 ** (i // len(truth))
-        state, value = step(state, wrong[v], image(truth[v]), places[v], rate)
-        first += float(value) * (i < len(truth))
-        last += float(value) * (i >= 59 * len(truth))
-    assert last < 0.01 * first
+        left = decay(jnp.float32(i), ROUNDS * len(truth))
+        state, value = step(state, wrong[v], image(truth[v]), places[v], left)
+        before += float(value) * (i < len(truth))
+        after += float(value) * (i >= (ROUNDS - 1) * len(truth))
+    assert after < 1e-3 * before
+
+
+def test_every_whitened_number_moves_the_picture_equally_far_and_alone():
+    """Of numbers that differ a thousandfold and nearly undo one another."""
+    rng = np.random.default_rng(0)
+    slope = rng.normal(size=(200, 3)) @ np.array([[1, 0.2, 0], [0, 1, 0], [0, 0.2, 1e-3]])
+    white = whitened(slope)
+    moved = slope @ white
+    effect = moved.T @ moved / len(slope)
+    np.testing.assert_allclose(np.diag(effect), 1, atol=0.15)
+    assert np.abs(effect - np.diag(np.diag(effect))).max() < 0.1
+    assert not whitened(slope * [1, 1, 0])[2].any()

@@ -7,7 +7,7 @@ intrinsics were taken with. It starts at zero. Adam moves a row only when one of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -122,14 +122,6 @@ def stated(cameras: Sequence[Camera]) -> np.ndarray:
     return table if table.any() else table[:, :0]
 
 
-def rates(parts: Sequence[str], cameras: Sequence[Camera], each: dict[str, float]) -> Correction:
-    """The learning rates at the start of a run; 0 for coefficients that are not `stated`."""
-    table: dict[str, Any] = {part: each[part] if part in parts else None for part in PARTS}
-    if "distortion" in parts:
-        table["distortion"] = np.float32(each["distortion"]) * stated(cameras)
-    return Correction(**table)
-
-
 def corrected(camera: Camera, correction: Correction, place: Place, extent: Array) -> Camera:
     """A camera with the corrections of its rows.
 
@@ -160,7 +152,7 @@ def corrected(camera: Camera, correction: Correction, place: Place, extent: Arra
 
 
 def descend(
-    state: Refinement, gradient: Correction, places: Sequence[Place], rates: Correction
+    state: Refinement, gradient: Correction, places: Sequence[Place], strides: Correction
 ) -> Refinement:
     """One step of Adam on the rows of the photos that were seen; the others stay as they are.
 
@@ -168,7 +160,8 @@ def descend(
       state: before the step.
       gradient: like the corrections.
       places: of the photos.
-      rates: of each part, [] or of the part's shape.
+      strides: [rows, n, n] of each part, see `xpr.train.strides`. Adam sees the numbers that they
+        multiply.
     """
     rows = {part: [getattr(p, "view" if part == "poses" else "body") for p in places]
             for part in PARTS}  # fmt: skip
@@ -185,15 +178,21 @@ def descend(
         return jax.tree.map(lambda a, b: share * a + (1 - share) * b, old, new)
 
     finite = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0), gradient)
+    finite = jax.tree.map(_along, strides, finite)
     mu = chosen(blend(FAST, state.mu, finite), state.mu)
-    squares = jax.tree.map(jnp.square, finite)
+    squares = jax.tree.map(lambda g: jnp.mean(g**2, -1, keepdims=True) + 0 * g, finite)
     nu = chosen(blend(SLOW, state.nu, squares), state.nu)
     seen = jax.tree.map(lambda n, now: n + now, state.seen, visited)
 
-    def moved(x: Array, m: Array, v: Array, n: Array, rate: Array) -> Array:
+    def moved(x: Array, m: Array, v: Array, n: Array, stride: Array) -> Array:
         n = jnp.maximum(n, 1)
         direction = m / (1 - FAST**n) / (jnp.sqrt(v / (1 - SLOW**n)) + EPS)
-        return x - rate * direction
+        return x - _along(stride, direction)
 
-    after = jax.tree.map(moved, state.correction, mu, nu, seen, rates)
+    after = jax.tree.map(moved, state.correction, mu, nu, seen, strides)
     return Refinement(chosen(after, state.correction), mu, nu, seen)
+
+
+def _along(stride: Array, direction: Array) -> Array:
+    """[rows, n, n] symmetric times [rows, n]."""
+    return jnp.einsum("rij,rj->ri", stride, direction)

@@ -35,7 +35,7 @@ class Recipe(NamedTuple):
       scale_penalty: weight of the mean standard deviation, per world unit.
       noise: of the positions, per world unit.
       extent: of the scene, world units.
-      camera_rates: of the corrections, at the start; None where cameras are not refined.
+      camera_strides: of the corrections, at the start; None where cameras are not refined.
     """
 
     rates: Primitive
@@ -48,7 +48,7 @@ class Recipe(NamedTuple):
     scale_penalty: float
     noise: float
     extent: float
-    camera_rates: Correction | None = None
+    camera_strides: Correction | None = None
 
     @classmethod
     def of(cls, config: TrainConfig, scene: Primitive, extent: float) -> Recipe:
@@ -170,9 +170,9 @@ def _refined(
     """The cameras' corrections after the step, at rates that decay as the positions' do."""
     if state is None or gradient is None:
         return None
-    rates = jax.tree.map(lambda rate: rate * left, recipe.camera_rates)
+    strides = jax.tree.map(lambda stride: stride * left, recipe.camera_strides)
     places = [photo.place for photo in photos if photo.place is not None]
-    return refine.descend(state, gradient, places, rates)
+    return refine.descend(state, gradient, places, strides)
 
 
 def _look(

@@ -1,7 +1,9 @@
 """Refining the cameras together with the scene: poses, intrinsics and distortion.
 
 A correction belongs to a training view (pose) or to a body, which is what photos with the same
-intrinsics were taken with. It starts at zero. Adam moves a row only when one of its photos is seen.
+intrinsics were taken with. It starts at zero. A row moves only when one of its photos is seen, by
+Adam with one second moment a row: in whitened numbers (`xpr.train.strides`) the gradient leads
+straight to the goal, and a number that the photo hardly tells is not blown up to the size of others.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from xpr.math import rotation_exp
 from xpr.types import Array
 
 PARTS = ("poses", "intrinsics", "distortion")
-FAST, SLOW, EPS = 0.9, 0.99, 1e-15  # Adam's; a view is seen too seldom for a longer memory
+FAST, SLOW, EPS = 0.5, 0.9, 1e-15  # Adam's; a view is seen too seldom for a longer memory
 
 
 class Correction(struct.PyTreeNode):
@@ -44,7 +46,7 @@ class Refinement(struct.PyTreeNode):
     Attributes:
       correction: now.
       mu: first moments.
-      nu: second moments.
+      nu: second moments, [V, 1] or [G, 1]: of each row the mean.
       seen: how often each row was moved, [V, 1] or [G, 1].
     """
 
@@ -104,9 +106,9 @@ def start(parts: Sequence[str], cameras: Sequence[Camera]) -> Refinement | None:
         )
     shapes = {"poses": (views, 6), "intrinsics": (groups, 4), "distortion": (groups, width)}
     named = {part: jnp.zeros(shapes[part]) if part in parts else None for part in PARTS}
-    zero, seen = Correction(**named), {part: named[part] for part in PARTS}
-    seen = {part: None if x is None else jnp.zeros((len(x), 1)) for part, x in seen.items()}
-    return Refinement(zero, zero, zero, Correction(**seen))
+    zero = Correction(**named)
+    rows = jax.tree.map(lambda x: jnp.zeros((len(x), 1)), zero)
+    return Refinement(zero, zero, rows, rows)
 
 
 def stated(cameras: Sequence[Camera]) -> np.ndarray:
@@ -180,7 +182,7 @@ def descend(
     finite = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0), gradient)
     finite = jax.tree.map(_along, strides, finite)
     mu = chosen(blend(FAST, state.mu, finite), state.mu)
-    squares = jax.tree.map(lambda g: jnp.mean(g**2, -1, keepdims=True) + 0 * g, finite)
+    squares = jax.tree.map(lambda g: jnp.mean(g**2, axis=-1, keepdims=True), finite)
     nu = chosen(blend(SLOW, state.nu, squares), state.nu)
     seen = jax.tree.map(lambda n, now: n + now, state.seen, visited)
 

@@ -45,9 +45,7 @@ def test_a_known_motion_is_found(room):
     if room == "scarce":
         capacity = dataclasses.replace(capacity, intersections=8)
     photo = Photo(camera, VIEW.image())
-    found = heldout.fitted(
-        scene, photo, flat(0), extent=data.extent, steps=heldout.STEPS, capacity=capacity
-    )
+    found = heldout.fitted(scene, photo, flat(0), extent=data.extent, steps=60, capacity=capacity)
     left, was = (np.abs(seen(c) - seen(VIEW.camera)).mean() for c in (found, camera))
     assert was > 0.4 and left < was / 20
 

@@ -48,7 +48,7 @@ class TrainConfig:
       noise: of the positions: 5e5 times the means' rate of 1.6e-4, in units of the extent.
       optimize: what of the cameras is refined, "poses,intrinsics,distortion" or some of them; ""
         leaves them as they are.
-      camera_reach: how far the corrections of each kind can carry the picture over the whole run,
+      camera_reach: how far each number of a correction can carry the picture over the whole run,
         root mean square, in its longer side.
       random_points: how many to start from where the dataset has none.
       log_every: steps between two lines of metrics.
@@ -69,7 +69,7 @@ class TrainConfig:
     scale_penalty: float = 0.01
     noise: float = 80.0
     optimize: str = ""
-    camera_reach: float = 0.05
+    camera_reach: float = 0.02
     random_points: int = 10_000
     log_every: int = 20
     save_every: int = 500

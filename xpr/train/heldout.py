@@ -15,13 +15,13 @@ import numpy as np
 from xpr.camera import Camera
 from xpr.pipeline.capacity import Capacity, Overflow
 from xpr.pipeline.render import render
-from xpr.train import optim, refine
+from xpr.train import refine
 from xpr.train.compiled import Compiled
 from xpr.train.loss import photometric_loss
 from xpr.train.photo import Photo
 from xpr.train.refine import Correction, Place, Refinement
 from xpr.train.reserve import grown
-from xpr.train.strides import strides
+from xpr.train.strides import left, strides
 from xpr.types import Array, Primitive
 
 REACH = 0.1  # how far the steps of a fit can carry the picture, in its longer side
@@ -53,8 +53,8 @@ def fitted(
     first = strides(("poses",), [photo.camera], extent, REACH, steps)
     size, done = jnp.float32(extent), 0
     while done < steps:
-        left = optim.decay(jnp.float32(done), steps)
-        stride = jax.tree.map(lambda x, left=left: x * left, first)
+        share = left(jnp.float32(done), steps)
+        stride = jax.tree.map(lambda x, share=share: x * share, first)
         moved, overflow = turn(scene, photo, state, stride, background, size, capacity=capacity)
         if bool(overflow.any):
             capacity = grown(capacity, [overflow])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TypeVar, cast
 
 import jax
@@ -24,15 +23,6 @@ STEPS_PER_BAND = 1000  # of a full run, until one more harmonic band is used
 def decay(step: Array, steps: ArrayLike) -> Array:
     """What is left of the position's rate: from 1 exponentially to `FINAL_RATE` at the last step. []."""
     return jnp.power(FINAL_RATE, step / steps)
-
-
-def rate_to(reach: ArrayLike, times: float) -> Array:
-    """The rate at the start with which Adam gets `reach` far in `times` steps under `decay`.
-
-    Every step of Adam is at most about one rate long, so what the rates sum up to bounds the way.
-    """
-    mean = (1 - FINAL_RATE) / math.log(1 / FINAL_RATE)
-    return jnp.asarray(reach, jnp.float32) / (max(times, 1) * mean)
 
 
 def rates(scene: P, extent: float, batch: int = 1) -> P:

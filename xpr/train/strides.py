@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from xpr.camera import Camera
-from xpr.train import optim, refine
+from xpr.train import refine
 from xpr.train.refine import Correction, Place
 from xpr.types import Array
 
@@ -33,7 +34,8 @@ def strides(
       parts: that are refined.
       cameras: of the training views, [V], with G bodies.
       extent: of the scene, world units.
-      reach: how far all the steps together carry the picture, root mean square, in its longer side.
+      reach: how far each number can carry the picture in all steps together, root mean square, in
+        its longer side.
       steps: photos that are seen over the run.
 
     Returns:
@@ -42,15 +44,28 @@ def strides(
     body, stated = refine.bodies(cameras), refine.stated(cameras)
     share = np.bincount(body) / len(cameras)
     slopes = [_slopes(cameras[row], extent, stated[i]) for i, row in enumerate(_first(body))]
-    white = {part: np.stack([whitened(s[part]) for s in slopes]) for part in parts}
     table: dict[str, Array | None] = dict.fromkeys(refine.PARTS)
     for part in parts:
+        white = np.stack([whitened(slope[part]) for slope in slopes])
+        rate = np.array([_first_rate(reach, steps * s) for s in share])
         if part == "poses":
-            table[part] = white[part][body] * optim.rate_to(reach, steps / len(cameras))
-        else:
-            rate = np.stack([optim.rate_to(reach, steps * s) for s in share])
-            table[part] = jnp.asarray(white[part] * rate[:, None, None])
+            white, rate = white[body], np.array(_first_rate(reach, steps / len(cameras)))
+        table[part] = jnp.asarray(white * rate[..., None, None], jnp.float32)
     return Correction(**table)
+
+
+def left(step: Array, steps: ArrayLike) -> Array:
+    """What is left of the strides: less by the same at every step, nothing after the last. [].
+
+    The positions' rate falls at once to a tenth. Cameras must still move when the scene is sharp
+    enough to tell them where to, and before that long strides only make them wander.
+    """
+    return 1 - step / steps
+
+
+def _first_rate(reach: float, visits: float) -> float:
+    """What `visits` steps, of which `left` is left, sum up to `reach`; each is about one rate."""
+    return 2 * reach / max(visits, 1)
 
 
 def whitened(slope: np.ndarray) -> np.ndarray:

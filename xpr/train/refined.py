@@ -14,12 +14,12 @@ import numpy as np
 from xpr.camera import Camera
 from xpr.errors import DataError
 from xpr.files import atomic_write
-from xpr.train import gauge, refine
+from xpr.train import refine
 from xpr.train.config import TrainConfig
 from xpr.train.strides import strides
 
 if TYPE_CHECKING:
-    from xpr.data import Dataset, View
+    from xpr.data import Dataset
 
 LEAVES = ("viewmat", "viewmat_end", "K", "distortion")
 
@@ -53,31 +53,23 @@ class Refined:
     def applied(self, dataset: Dataset, state: refine.Refinement | None) -> Dataset:
         """The dataset with corrected cameras.
 
-        A held-out view moves with the training views' common motion, which no photo can tell, and
-        gets the intrinsics and the distortion of its body.
+        A held-out view keeps its pose and gets the intrinsics and the distortion of its body.
         """
         if state is None:
             return dataset
         views, held = list(dataset.views), state.correction.replace(poses=None)
-        for row, index in enumerate(dataset.train):
-            views[index] = self._corrected(views[index], row, state.correction)
-        moved = [views[index].camera for index in dataset.train]
-        frame = gauge.common(self._cameras, moved)
         bodies = int(self._bodies[: len(self._cameras)].max()) + 1
-        for row, index in enumerate(dataset.test, len(dataset.train)):
-            view = views[index]
-            if self._bodies[row] < bodies:
-                view = self._corrected(view, row, held)
-            if state.correction.poses is not None:
-                view = dataclasses.replace(view, camera=frame.carry(view.camera))
-            views[index] = view
+        for row, index in enumerate((*dataset.train, *dataset.test)):
+            trained = row < len(self._cameras)
+            if not trained and self._bodies[row] >= bodies:
+                continue
+            place = refine.Place(np.array(row, np.int32), self._bodies[row])
+            camera = jax.tree.map(jnp.asarray, views[index].camera)
+            correction = state.correction if trained else held
+            camera = refine.corrected(camera, correction, place, jnp.float32(self._extent))
+            camera = jax.tree.map(np.asarray, camera)
+            views[index] = dataclasses.replace(views[index], camera=camera)
         return dataclasses.replace(dataset, views=tuple(views))
-
-    def _corrected(self, view: View, row: int, correction: refine.Correction) -> View:
-        place = refine.Place(np.array(row, np.int32), self._bodies[row])
-        camera = jax.tree.map(jnp.asarray, view.camera)
-        camera = refine.corrected(camera, correction, place, jnp.float32(self._extent))
-        return dataclasses.replace(view, camera=jax.tree.map(np.asarray, camera))
 
 
 def save(dataset: Dataset, path: Path) -> None:

@@ -69,7 +69,7 @@ class TrainConfig:
     scale_penalty: float = 0.01
     noise: float = 80.0
     optimize: str = ""
-    camera_reach: float = 0.02
+    camera_reach: float = 0.012
     random_points: int = 10_000
     log_every: int = 20
     save_every: int = 500

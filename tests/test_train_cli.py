@@ -36,7 +36,10 @@ def finished(folder, tmp_path_factory):
 
 
 def test_train_stop_resume_and_eval(folder, tmp_path, capsys):
-    """Stopped, it says what it has; resumed and evaluated, both print the same scores."""
+    """Stopped, it says what it has; resumed and evaluated, both print the same scores.
+
+    The scores at fitted poses stand beside them, where they are asked for.
+    """
     out = tmp_path / "run"
     Train(data=folder, steps=6, cap=64, out=out, stop_after=3).run()
     first = capsys.readouterr().out
@@ -44,10 +47,14 @@ def test_train_stop_resume_and_eval(folder, tmp_path, capsys):
     Train(resume=out).run()
     trained = capsys.readouterr().out
     assert "6 steps" in trained and "compilations" in trained and "every 8th of 8" in trained
-    Eval(out).run()
+    Eval(out, fit_poses=2).run()
     evaluated = capsys.readouterr().out
     quality = json.loads((out / "summary.json").read_text())["evaluation"]["psnr"]
     assert f"{quality:.2f}" in trained and f"{quality:.2f}" in evaluated
+    told = json.loads((out / "eval.json").read_text())
+    assert told["psnr"] == pytest.approx(quality, abs=1e-4) and told["pose_fit_steps"] == 2
+    assert f"{told['psnr_pose_fitted']:.2f}" in evaluated and "pose fitted" in evaluated
+    assert "fitted" not in trained
 
 
 def test_mistakes_are_told_in_one_line(folder, tmp_path):
@@ -60,6 +67,8 @@ def test_mistakes_are_told_in_one_line(folder, tmp_path):
         Eval(tmp_path / "none").run()
     with pytest.raises(DataError, match="expected the settings of a run"):
         Eval(folder / "transforms.json").run()
+    with pytest.raises(UserError, match="--fit-poses is -1, expected a number of steps"):
+        Eval(tmp_path, fit_poses=-1).run()
 
 
 @pytest.mark.parametrize(

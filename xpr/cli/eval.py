@@ -16,18 +16,27 @@ class Eval:
 
     folder: Annotated[Path, tyro.conf.Positional]
     """Folder of the run, as `xpr train` wrote it."""
+    fit_poses: int = 0
+    """Steps that fit the pose of each photo to the scene, for a second score beside the first."""
 
     def run(self) -> None:
-        """Print the table."""
+        """Print the table, and write it to eval.json in the folder.
+
+        Raises:
+          UserError: a number of steps that cannot be.
+          DataError: no finished run.
+        """
         from xpr import io, methods
         from xpr.cli.train import scores
         from xpr.data import load
-        from xpr.errors import DataError
+        from xpr.errors import DataError, UserError
         from xpr.train import refined
         from xpr.train.config import TrainConfig
         from xpr.train.evaluate import evaluate
         from xpr.train.folder import RunFolder
 
+        if self.fit_poses < 0:
+            raise UserError(f"--fit-poses is {self.fit_poses}, expected a number of steps, or 0.")
         folder = RunFolder(self.folder)
         config = TrainConfig.load(folder.config)
         if not folder.splats.exists():
@@ -37,4 +46,6 @@ class Eval:
             )
         dataset = refined.load(load(Path(config.data), downscale=config.downscale), folder.cameras)
         scene = io.load(folder.splats, methods.load(config.method))
-        Console().print(scores(evaluate(scene, dataset)))
+        evaluation = evaluate(scene, dataset, fit_poses=self.fit_poses)
+        folder.scored(evaluation.summary())
+        Console().print(scores(evaluation))

@@ -131,11 +131,25 @@ def scores(evaluation: Evaluation) -> Group:
     )
     table = Table(show_footer=True)
     table.add_column("view", "mean")
-    table.add_column("PSNR, dB", f"{evaluation.psnr:.2f}", justify="right")
-    table.add_column("SSIM", f"{evaluation.ssim:.4f}", justify="right")
-    for score in evaluation.scores:
-        table.add_row(Text(score.name), f"{score.psnr:.2f}", f"{score.ssim:.4f}")
+    for name, mean in zip(
+        ("PSNR, dB", "SSIM"), _cells(evaluation.psnr, evaluation.ssim), strict=True
+    ):
+        table.add_column(name, mean, justify="right")
+    rows = [[score.name, *_cells(score.psnr, score.ssim)] for score in evaluation.scores]
+    if evaluation.pose_fit_steps:
+        heading.append(f"; poses fitted to these photos in {evaluation.pose_fit_steps} steps")
+        means = _cells(evaluation.psnr_pose_fitted, evaluation.ssim_pose_fitted)
+        for name, mean in zip(("PSNR, pose fitted", "SSIM, pose fitted"), means, strict=True):
+            table.add_column(name, mean, justify="right")
+        for row, score in zip(rows, evaluation.pose_fitted, strict=True):
+            row += _cells(score.psnr, score.ssim)
+    for name, *cells in rows:
+        table.add_row(Text(name), *cells)
     return Group(heading, table)
+
+
+def _cells(psnr: float, ssim: float) -> tuple[str, str]:
+    return f"{psnr:.2f}", f"{ssim:.4f}"
 
 
 class _Screen:

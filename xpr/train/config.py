@@ -18,7 +18,14 @@ LARGEST = 2**31 - 1  # of whole numbers: the compiled step counts in int32
 VERSION = 1  # of the run folder; raised when an older one cannot be continued
 
 COUNTS = ("steps", "cap", "downscale", "batch", "random_points", "log_every", "save_every")
-WEIGHTS = ("ssim_weight", "min_opacity", "opacity_penalty", "scale_penalty", "noise")
+WEIGHTS = (
+    "ssim_weight",
+    "min_opacity",
+    "opacity_penalty",
+    "scale_penalty",
+    "noise",
+    "camera_reach",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +48,8 @@ class TrainConfig:
       noise: of the positions: 5e5 times the means' rate of 1.6e-4, in units of the extent.
       optimize: what of the cameras is refined, "poses,intrinsics,distortion" or some of them; ""
         leaves them as they are.
-      pose_rate: of a turn in radians, and of a shift in units of the extent.
-      intrinsics_rate: of the logarithms of the focal lengths, and of the principal point in units
-        of the picture's size.
-      distortion_rate: of the lens's coefficients.
+      camera_reach: how far each number of a correction can carry the picture over the whole run,
+        root mean square, in its longer side.
       random_points: how many to start from where the dataset has none.
       log_every: steps between two lines of metrics.
       save_every: steps between two checkpoints.
@@ -64,9 +69,7 @@ class TrainConfig:
     scale_penalty: float = 0.01
     noise: float = 80.0
     optimize: str = ""
-    pose_rate: float = 1e-3
-    intrinsics_rate: float = 1e-4
-    distortion_rate: float = 1e-4
+    camera_reach: float = 0.012
     random_points: int = 10_000
     log_every: int = 20
     save_every: int = 500

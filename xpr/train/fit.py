@@ -14,13 +14,14 @@ import numpy as np
 
 from xpr import cache, io, media, methods
 from xpr.errors import UserError
-from xpr.train import refined
+from xpr.train import heldout, refined
 from xpr.train.config import TrainConfig
 from xpr.train.curve import save_curve
-from xpr.train.evaluate import Evaluation, evaluate, judge
+from xpr.train.evaluate import Evaluation, compilations, evaluate
 from xpr.train.folder import RunFolder
 from xpr.train.interrupt import interruptible
 from xpr.train.metrics import peak_memory
+from xpr.train.refine import parts_of
 from xpr.train.step import Report
 from xpr.train.trainer import Trainer
 from xpr.types import Primitive
@@ -186,15 +187,16 @@ class Run:
             if self._folder is not None:
                 refined.save(dataset, self._folder.cameras)
         seconds = time.perf_counter() - self._began
-        before = judge.compilations
-        evaluation = evaluate(jax.device_put(scene), dataset, show=self._show)
+        before = compilations()
+        fit_poses = heldout.STEPS if "poses" in parts_of(self._config.optimize) else 0
+        evaluation = evaluate(jax.device_put(scene), dataset, show=self._show, fit_poses=fit_poses)
         result = Result(
             scene=scene,
             evaluation=evaluation,
             step=trainer.done,
             seconds=trainer.seconds,
             waiting=trainer.waited / seconds,
-            compilations=trainer.compilations + judge.compilations - before,
+            compilations=trainer.compilations + compilations() - before,
             peak_memory=peak_memory(),
             notes=(*dataset.notes, *trainer.notes),
             out=None if self._folder is None else self._folder.path,

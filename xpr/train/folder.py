@@ -17,7 +17,7 @@ from xpr.train.config import LARGEST, TrainConfig
 class RunFolder:
     """config.json, metrics.jsonl, checkpoints/, point_cloud.ply, eval/, loss.png, summary.json.
 
-    And cameras.json, where the run refined the cameras.
+    And cameras.json, where the run refined the cameras; eval.json, where `xpr eval` scored it.
     """
 
     path: Path
@@ -121,6 +121,11 @@ class RunFolder:
         """What the run came to."""
         return self.path / "summary.json"
 
+    @property
+    def scores(self) -> Path:
+        """What the last `xpr eval` found."""
+        return self.path / "eval.json"
+
     def log(self, line: dict[str, Any]) -> None:
         """Append one line to the metrics."""
         with self.metrics.open("a") as file:
@@ -153,5 +158,13 @@ class RunFolder:
 
     def summarize(self, summary: dict[str, Any]) -> None:
         """Write the summary."""
-        with atomic_write(self.summary) as partial:
-            partial.write_text(json.dumps(summary, indent=2) + "\n")
+        _write(self.summary, summary)
+
+    def scored(self, scores: dict[str, Any]) -> None:
+        """Write the scores of an evaluation."""
+        _write(self.scores, scores)
+
+
+def _write(path: Path, table: dict[str, Any]) -> None:
+    with atomic_write(path) as partial:
+        partial.write_text(json.dumps(table, indent=2) + "\n")

@@ -1,13 +1,15 @@
 """Refining the cameras together with the scene: poses, intrinsics and distortion.
 
 A correction belongs to a training view (pose) or to a body, which is what photos with the same
-intrinsics were taken with. It starts at zero. Adam moves a row only when one of its photos is seen.
+intrinsics were taken with. It starts at zero. A row moves only when one of its photos is seen, by
+Adam with one second moment a row: in whitened numbers (`xpr.train.strides`) the gradient leads
+straight to the goal, and a number that the photo hardly tells is not blown up to the size of others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +22,7 @@ from xpr.math import rotation_exp
 from xpr.types import Array
 
 PARTS = ("poses", "intrinsics", "distortion")
-FAST, SLOW, EPS = 0.9, 0.99, 1e-15  # Adam's; a view is seen too seldom for a longer memory
+FAST, SLOW, EPS = 0.5, 0.9, 1e-15  # Adam's; a view is seen too seldom for a longer memory
 
 
 class Correction(struct.PyTreeNode):
@@ -44,7 +46,7 @@ class Refinement(struct.PyTreeNode):
     Attributes:
       correction: now.
       mu: first moments.
-      nu: second moments.
+      nu: second moments, [V, 1] or [G, 1]: of each row the mean.
       seen: how often each row was moved, [V, 1] or [G, 1].
     """
 
@@ -104,9 +106,9 @@ def start(parts: Sequence[str], cameras: Sequence[Camera]) -> Refinement | None:
         )
     shapes = {"poses": (views, 6), "intrinsics": (groups, 4), "distortion": (groups, width)}
     named = {part: jnp.zeros(shapes[part]) if part in parts else None for part in PARTS}
-    zero, seen = Correction(**named), {part: named[part] for part in PARTS}
-    seen = {part: None if x is None else jnp.zeros((len(x), 1)) for part, x in seen.items()}
-    return Refinement(zero, zero, zero, Correction(**seen))
+    zero = Correction(**named)
+    rows = jax.tree.map(lambda x: jnp.zeros((len(x), 1)), zero)
+    return Refinement(zero, zero, rows, rows)
 
 
 def stated(cameras: Sequence[Camera]) -> np.ndarray:
@@ -120,14 +122,6 @@ def stated(cameras: Sequence[Camera]) -> np.ndarray:
     width = max(len(row) for row in given)
     table = np.stack([np.pad(row != 0, (0, width - len(row))) for row in given])
     return table if table.any() else table[:, :0]
-
-
-def rates(parts: Sequence[str], cameras: Sequence[Camera], each: dict[str, float]) -> Correction:
-    """The learning rates at the start of a run; 0 for coefficients that are not `stated`."""
-    table: dict[str, Any] = {part: each[part] if part in parts else None for part in PARTS}
-    if "distortion" in parts:
-        table["distortion"] = np.float32(each["distortion"]) * stated(cameras)
-    return Correction(**table)
 
 
 def corrected(camera: Camera, correction: Correction, place: Place, extent: Array) -> Camera:
@@ -160,7 +154,7 @@ def corrected(camera: Camera, correction: Correction, place: Place, extent: Arra
 
 
 def descend(
-    state: Refinement, gradient: Correction, places: Sequence[Place], rates: Correction
+    state: Refinement, gradient: Correction, places: Sequence[Place], strides: Correction
 ) -> Refinement:
     """One step of Adam on the rows of the photos that were seen; the others stay as they are.
 
@@ -168,7 +162,8 @@ def descend(
       state: before the step.
       gradient: like the corrections.
       places: of the photos.
-      rates: of each part, [] or of the part's shape.
+      strides: [rows, n, n] of each part, see `xpr.train.strides`. Adam sees the numbers that they
+        multiply.
     """
     rows = {part: [getattr(p, "view" if part == "poses" else "body") for p in places]
             for part in PARTS}  # fmt: skip
@@ -185,15 +180,21 @@ def descend(
         return jax.tree.map(lambda a, b: share * a + (1 - share) * b, old, new)
 
     finite = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0), gradient)
+    finite = jax.tree.map(_along, strides, finite)
     mu = chosen(blend(FAST, state.mu, finite), state.mu)
-    squares = jax.tree.map(jnp.square, finite)
+    squares = jax.tree.map(lambda g: jnp.mean(g**2, axis=-1, keepdims=True), finite)
     nu = chosen(blend(SLOW, state.nu, squares), state.nu)
     seen = jax.tree.map(lambda n, now: n + now, state.seen, visited)
 
-    def moved(x: Array, m: Array, v: Array, n: Array, rate: Array) -> Array:
+    def moved(x: Array, m: Array, v: Array, n: Array, stride: Array) -> Array:
         n = jnp.maximum(n, 1)
         direction = m / (1 - FAST**n) / (jnp.sqrt(v / (1 - SLOW**n)) + EPS)
-        return x - rate * direction
+        return x - _along(stride, direction)
 
-    after = jax.tree.map(moved, state.correction, mu, nu, seen, rates)
+    after = jax.tree.map(moved, state.correction, mu, nu, seen, strides)
     return Refinement(chosen(after, state.correction), mu, nu, seen)
+
+
+def _along(stride: Array, direction: Array) -> Array:
+    """[rows, n, n] symmetric times [rows, n]."""
+    return jnp.einsum("rij,rj->ri", stride, direction)

@@ -16,6 +16,7 @@ from xpr.errors import DataError
 from xpr.files import atomic_write
 from xpr.train import refine
 from xpr.train.config import TrainConfig
+from xpr.train.strides import strides
 
 if TYPE_CHECKING:
     from xpr.data import Dataset
@@ -30,11 +31,7 @@ class Refined:
         """Look which views share a body."""
         self._parts = refine.parts_of(config.optimize)
         self._extent = dataset.extent
-        self._each = {
-            "poses": config.pose_rate,
-            "intrinsics": config.intrinsics_rate,
-            "distortion": config.distortion_rate,
-        }
+        self._reach, self._photos = config.camera_reach, config.steps * config.batch
         self._cameras = [dataset.views[i].camera for i in dataset.train]
         held = [dataset.views[i].camera for i in dataset.test]
         self._bodies = refine.bodies([*self._cameras, *held])
@@ -43,9 +40,11 @@ class Refined:
         """No correction yet; None where cameras stay as they are."""
         return refine.start(self._parts, self._cameras)
 
-    def rates(self) -> refine.Correction | None:
-        """The learning rates; None where cameras stay as they are."""
-        return refine.rates(self._parts, self._cameras, self._each) if self._parts else None
+    def strides(self) -> refine.Correction | None:
+        """Of the first step; None where cameras stay as they are."""
+        if not self._parts:
+            return None
+        return strides(self._parts, self._cameras, self._extent, self._reach, self._photos)
 
     def place(self, index: int) -> refine.Place | None:
         """The rows of a training view; None where cameras stay as they are."""

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from xpr.pipeline.capacity import Capacity, Overflow
 from xpr.pipeline.render import render
-from xpr.train import mcmc, optim, refine, slots
+from xpr.train import mcmc, optim, refine, slots, strides
 from xpr.train.compiled import Compiled
 from xpr.train.config import TrainConfig
 from xpr.train.loss import photometric_loss
@@ -35,7 +35,7 @@ class Recipe(NamedTuple):
       scale_penalty: weight of the mean standard deviation, per world unit.
       noise: of the positions, per world unit.
       extent: of the scene, world units.
-      camera_rates: of the corrections, at the start; None where cameras are not refined.
+      camera_strides: of the corrections, at the start; None where cameras are not refined.
     """
 
     rates: Primitive
@@ -48,7 +48,7 @@ class Recipe(NamedTuple):
     scale_penalty: float
     noise: float
     extent: float
-    camera_rates: Correction | None = None
+    camera_strides: Correction | None = None
 
     @classmethod
     def of(cls, config: TrainConfig, scene: Primitive, extent: float) -> Recipe:
@@ -138,7 +138,7 @@ def step(
     due = recipe.refinements.due(now) & sound
     moved, relocated, stalled = _redistribute(moved, redraw, due, recipe.min_opacity)
     scene = mcmc.shaken(moved.scene, shake, recipe.noise * left, recipe.min_opacity)
-    refinement = _refined(state.refinement, twist, photos, recipe, left)
+    refinement = _refined(state.refinement, twist, photos, recipe, now)
     after = moved.replace(scene=scene, step=now, refinement=refinement)
     report = Report(
         loss=loss,
@@ -165,14 +165,15 @@ def _refined(
     gradient: Correction | None,
     photos: tuple[Photo, ...],
     recipe: Recipe,
-    left: Array,
+    now: Array,
 ) -> Refinement | None:
-    """The cameras' corrections after the step, at rates that decay as the positions' do."""
+    """The cameras' corrections after the step `now`."""
     if state is None or gradient is None:
         return None
-    rates = jax.tree.map(lambda rate: rate * left, recipe.camera_rates)
+    share = strides.left(now, recipe.steps)
+    stride = jax.tree.map(lambda x: x * share, recipe.camera_strides)
     places = [photo.place for photo in photos if photo.place is not None]
-    return refine.descend(state, gradient, places, rates)
+    return refine.descend(state, gradient, places, stride)
 
 
 def _look(

@@ -57,7 +57,7 @@ class Trainer(Generic[P]):
         scene = refreshed(scene, self._cameras)
         self.state: TrainState[P] = TrainState.start(scene, config.cap, key, self._refined.start())
         self.recipe = Recipe.of(config, scene, dataset.extent)._replace(
-            camera_rates=self._refined.rates()
+            camera_strides=self._refined.strides()
         )
         self.capacity = first_capacity(scene, cameras, config.cap)
         self._watch = Watch()

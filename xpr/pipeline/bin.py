@@ -133,6 +133,24 @@ class _Run(NamedTuple):
     starts: Array
 
 
+def _expand(
+    boxes: Rectangles, spread: _Spread, start: Array, block: int
+) -> tuple[Array, Array, Array]:
+    """(splat, column, row) of the pairs [block] from `start` on, splat after splat.
+
+    A one at each splat's first pair, summed up, counts the splats so far.
+    """
+    marks = jax.lax.dynamic_slice_in_dim(spread.marks, start, block)
+    before = jnp.searchsorted(spread.first, start).astype(jnp.int32)
+    rank = jnp.clip(before + _running(marks) - 1, 0)
+    places = jnp.stack([spread.first, boxes.x0, boxes.y0, boxes.x1 - boxes.x0], axis=-1)[rank]
+    inside = (start + jnp.arange(block, dtype=jnp.int32) - places[:, 0]).astype(jnp.uint32)
+    columns = jnp.maximum(places[:, 3], 1).astype(jnp.uint32)
+    down = inside // columns  # unsigned division is several times faster
+    column = places[:, 1] + (inside - down * columns).astype(jnp.int32)
+    return rank, column, places[:, 2] + down.astype(jnp.int32)
+
+
 def _touching(
     frame: Frame,
     boxes: Rectangles,
@@ -145,24 +163,9 @@ def _touching(
     splats, grid = jax.lax.stop_gradient(frame.splats), frame.grid
     size, block = grid.tile_size, keys.block
 
-    def expand(start: Array) -> tuple[Array, Array, Array]:
-        """(splat, column, row) of each pair [block], splat after splat.
-
-        A one at each splat's first pair, summed up, counts the splats so far.
-        """
-        marks = jax.lax.dynamic_slice_in_dim(spread.marks, start, block)
-        before = jnp.searchsorted(spread.first, start).astype(jnp.int32)
-        rank = jnp.clip(before + _running(marks) - 1, 0)
-        places = jnp.stack([spread.first, boxes.x0, boxes.y0, boxes.x1 - boxes.x0], axis=-1)[rank]
-        inside = (start + jnp.arange(block, dtype=jnp.int32) - places[:, 0]).astype(jnp.uint32)
-        columns = jnp.maximum(places[:, 3], 1).astype(jnp.uint32)
-        down = inside // columns  # unsigned division is several times faster
-        column = places[:, 1] + (inside - down * columns).astype(jnp.int32)
-        return rank, column, places[:, 2] + down.astype(jnp.int32)
-
     def advance(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         done, found, out = state
-        rank, column, row = expand(done * block)
+        rank, column, row = _expand(boxes, spread, done * block, block)
         low = Vec2(column * size + 0.5, row * size + 0.5)
         high = Vec2(low.x + (size - 1), low.y + (size - 1))
         bound = _gather(splats, rank).tile_bound(*_as(jax.tree.leaves(splats)[0].dtype, low, high))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -114,19 +115,9 @@ def step(
     backdrop, redraw, shake = jax.random.split(jax.random.fold_in(state.key, state.step), 3)
     now = state.step + 1
 
-    def objective(scene: P, correction: Correction | None) -> tuple[Array, list[Seen]]:
-        shown = optim.warming(scene, state.step // recipe.steps_per_band)
-        seen = []
-        for i, photo in enumerate(photos):
-            photo = _adjusted(photo, correction, recipe)
-            key = jax.random.fold_in(backdrop, i)
-            seen.append(_look(shown, state.alive, photo, key, recipe, capacity))
-        fit = sum((view.loss for view in seen), start=jnp.zeros(())) / len(seen)
-        weights = {"opacity": recipe.opacity_penalty, "scale": recipe.scale_penalty}
-        return fit + mcmc.penalty(scene, state.alive, **weights), seen
-
     correction = None if state.refinement is None else state.refinement.correction
-    slope = jax.value_and_grad(objective, argnums=(0, 1), has_aux=True)
+    look = partial(_fit, state=state, photos=photos, key=backdrop, recipe=recipe, capacity=capacity)
+    slope = jax.value_and_grad(look, argnums=(0, 1), has_aux=True)
     (loss, seen), (gradient, twist) = slope(state.scene, correction)
     overflow = tuple(view.overflow for view in seen)
     sound = ~jnp.any(jnp.stack([o.any for o in overflow]))
@@ -150,6 +141,28 @@ def step(
         stalled=stalled,
     )
     return _either(sound, after, state), report
+
+
+def _fit(
+    scene: P,
+    correction: Correction | None,
+    *,
+    state: TrainState[P],
+    photos: tuple[Photo, ...],
+    key: Array,
+    recipe: Recipe,
+    capacity: Capacity,
+) -> tuple[Array, list[Seen]]:
+    """The loss of the photos, with the penalties, and what was seen of each."""
+    shown = optim.warming(scene, state.step // recipe.steps_per_band)
+    seen = []
+    for i, photo in enumerate(photos):
+        photo = _adjusted(photo, correction, recipe)
+        own = jax.random.fold_in(key, i)
+        seen.append(_look(shown, state.alive, photo, own, recipe, capacity))
+    fit = sum((view.loss for view in seen), start=jnp.zeros(())) / len(seen)
+    weights = {"opacity": recipe.opacity_penalty, "scale": recipe.scale_penalty}
+    return fit + mcmc.penalty(scene, state.alive, **weights), seen
 
 
 def _adjusted(photo: Photo, correction: Correction | None, recipe: Recipe) -> Photo:

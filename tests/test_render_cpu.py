@@ -256,6 +256,34 @@ def test_what_would_compile_for_minutes_makes_no_kernel():
     assert "more than 30,000" in rows_of_many.why_not()
 
 
+def plain(table):
+    return lambda x: jnp.sum(jnp.asarray(table).reshape(-1, 3) @ x)
+
+
+def called(table):
+    return jax.jit(lambda x: jnp.sum(x * table[700:703]))
+
+
+def pulled(table):
+    scaled = jax.custom_vjp(lambda x: jnp.sum(x))
+    scaled.defvjp(lambda x: (jnp.sum(x), None), lambda _, g: (g * table[700:703],))
+    return scaled
+
+
+@pytest.mark.parametrize("make", [plain, called, pulled])
+def test_functions_that_differ_in_one_constant_have_kernels_of_their_own(make):
+    """However long it is, however little it differs, and if only the gradient reads it."""
+    table = np.linspace(0, 1, 1500, dtype=np.float32)
+    other = table.copy()
+    other[701] = np.nextafter(other[701], np.float32(0))
+    one = [jax.ShapeDtypeStruct((3,), jnp.float32)]
+    functions = map(make, (table, table.copy(), other))
+    first, again, second = (
+        Map.of(lambda own, _, f=f: [f(own[0])], one, []).digest() for f in functions
+    )
+    assert first == again != second
+
+
 def test_only_the_rows_asked_for_get_gradients():
     own, shared = jnp.ones((9, 2)), jnp.ones(())
     task = rows.Task(

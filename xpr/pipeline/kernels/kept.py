@@ -1,4 +1,4 @@
-"""Machine code on disk, beside the programs that JAX keeps: what one process has compiled, the next loads."""
+"""Machine code on disk, beside the programs that JAX keeps: one process compiles, the next loads."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CHECK = hashlib.sha256().digest_size  # bytes before the code: its checksum
 def kept(source: str, make: Callable[[], bytes]) -> bytes:
     """What `make` returns, or what it returned to an earlier process for the same source.
 
-    Where JAX keeps no programs (`xpr.cache`), or not on this machine, or the folder cannot be written, it is made anew; so
-    is a damaged file.
+    Where JAX keeps no programs (`xpr.cache`), or not on this machine, or the folder cannot be
+    written, it is made anew; so is a damaged file.
 
     Args:
       source: all that the code depends on, the processor and the compiler included.

@@ -96,7 +96,7 @@ class Map(NamedTuple):
 
     def digest(self) -> str:
         """A name of its own."""
-        return digest(self.forward, self.backward, self.forward.consts)
+        return digest(self.forward, self.backward)
 
 
 class _Kernel:

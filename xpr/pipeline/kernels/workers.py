@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
+from jax.extend import core
 
 from xpr.pipeline.kernels.program import Entry
 
@@ -62,5 +64,26 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def digest(*told: object) -> str:
-    """A name that two processes give the same kernel, and no two kernels share."""
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+    """A name that two processes give the same kernel, and no two kernels share.
+
+    Arrays are told apart by their bytes: a jaxpr shows those it holds by a name or cut short.
+    """
+    name = hashlib.sha256(repr(told).encode())
+    for array in map(np.asarray, _arrays(told)):
+        name.update(repr((array.dtype, array.shape)).encode() + array.tobytes())
+    return name.hexdigest()[:16]
+
+
+def _arrays(told: Any) -> Iterator[Any]:
+    """The constants and literals of all jaxprs within tuples, lists and parameters."""
+    if isinstance(told, core.ClosedJaxpr):
+        yield from told.consts
+        told = told.jaxpr
+    if isinstance(told, core.Jaxpr):
+        for equation in told.eqns:
+            yield from (atom.val for atom in equation.invars if isinstance(atom, core.Literal))
+            yield from _arrays(tuple(equation.params.values()))
+        yield from (atom.val for atom in told.outvars if isinstance(atom, core.Literal))
+    elif isinstance(told, tuple | list):
+        for part in told:
+            yield from _arrays(part)

@@ -9,14 +9,12 @@ of its pixels are done.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from xpr.camera import Camera
 from xpr.pipeline.backends.lift import HIGHEST, Place, lift
 from xpr.pipeline.backends.reorder import by_distance
 from xpr.pipeline.backends.replay import Asked, Inputs, Outputs, Tiled, composite as blend_lists
@@ -24,48 +22,14 @@ from xpr.pipeline.backends.tiles import Chunk, Recipe, along, over_batches, rows
 from xpr.pipeline.bin import pair as pair
 from xpr.pipeline.blend import opaque, over, replay
 from xpr.pipeline.frame import Frame, Layers, Pairs, Request
-from xpr.pipeline.order import Order, each as every, front_to_back as front_to_back
-from xpr.types import Array, Primitive, Ray, Vec3
+from xpr.pipeline.order import each as each, front_to_back as front_to_back
+from xpr.types import Array, Ray, Vec3
 
 
 def why_not(request: Request) -> str | None:
     """It takes anything."""
     del request
     return None
-
-
-def each(
-    function: Callable[[Primitive, Camera], Any],
-    scene: Primitive,
-    camera: Camera,
-    order: Order | None = None,
-) -> Any:
-    """See `xpr.pipeline.order.each`."""
-    if order is None:
-        return every(function, scene, camera)
-    return _visible(function, scene, camera, order)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _visible(function: Any, scene: Primitive, camera: Camera, order: Order) -> Any:
-    """Of the whole scene, which `survey` projects as well: XLA does once what is the same.
-
-    Only the backward pass works on what is visible alone, which gradients must not leave.
-    """
-    return jax.tree.map(lambda x: x[order.index], every(function, scene, camera))
-
-
-def _see(function: Any, scene: Primitive, camera: Camera, order: Order) -> tuple[Any, tuple]:
-    return _visible(function, scene, camera, order), (scene, camera, order)
-
-
-def _unsee(function: Any, seen: tuple, cotangents: Any) -> tuple[Primitive, Camera, None]:
-    scene, camera, order = seen
-    pull = jax.vjp(lambda scene, camera: every(function, scene, camera, order), scene, camera)[1]
-    return *pull(cotangents), None
-
-
-_visible.defvjp(_see, _unsee)
 
 
 def composite(frame: Frame) -> Layers:

@@ -132,5 +132,5 @@ def test_a_gradient_of_the_scene_alone_has_no_camera_part():
     """Fewer equations for any method; for one along the ray its loop carries no ray's cotangent."""
     for case, rays in ((scenes.case("OpenCV"), 0), (balls(Balls, "OpenCV"), 6)):
         alone, both = work(case, ["scene"]), work(case, ["scene", "camera"])
-        assert alone[0] < 0.9 * both[0]
+        assert alone[0] < both[0] - 400
         assert both[1] - alone[1] == rays * scenes.SETTINGS.loops

@@ -20,7 +20,7 @@ from benchmarks.alone import alone, peak_gb
 from benchmarks.case import Choice, case
 from benchmarks.results import Results, Row, add_out
 from benchmarks.workloads import workload
-from xpr import methods
+from xpr import cache, methods
 from xpr.data import load
 from xpr.train.config import TrainConfig
 from xpr.train.trainer import Trainer
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
             results.add(twice(what, choice, first_step, options.data, config))
 
 
-def cache(folder: str) -> dict[str, str]:
+def kept_in(folder: str) -> dict[str, str]:
     """The variable that makes a process keep what it compiles in a folder."""
     return {"XPR_CACHE": folder}
 
@@ -62,13 +62,14 @@ def twice(what: str, choice: Choice, measured: Measured, *given: object) -> Iter
     named = {"until": what, "method": choice.method, "backend": choice.backend}
     with tempfile.TemporaryDirectory() as folder:
         for state in ("empty", "filled"):
-            row = alone(measured, time.time(), choice, *given, environment=cache(folder))
+            row = alone(measured, time.time(), choice, *given, environment=kept_in(folder))
             yield named | {"cache": state} | row
 
 
 def first_image(started: float, choice: Choice, name: str) -> dict[str, float]:
     """Seconds since `started` until the image is there, and those of its parts."""
     imported = time.time()
+    cache.turn_on()
     ready = case(workload(name), choice)
     prepared = time.time()
     jax.block_until_ready(ready.forward())
@@ -82,6 +83,7 @@ def first_image(started: float, choice: Choice, name: str) -> dict[str, float]:
 def first_step(started: float, choice: Choice, data: Path, config: TrainConfig) -> dict[str, float]:
     """Seconds since `started` until the first step is done, and those of its parts."""
     imported = time.time()
+    cache.turn_on()
     trainer = Trainer(load(data, downscale=config.downscale), methods.load(choice.method), config)
     try:
         prepared = time.time()

@@ -6,7 +6,7 @@ What depends on a splat alone is then computed once a splat, what depends on a r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from xpr.pipeline.kernels.elementwise import PRIMITIVES
 from xpr.pipeline.kernels.loops import Loop, closed as with_constants
-from xpr.pipeline.kernels.structure import SHAPERS, Values
+from xpr.pipeline.kernels.structure import SHAPERS, Values, filled
 from xpr.pipeline.kernels.values import INT, Builder, Value, as_lanes, lane_count, literal, spread
 
 LARGEST = 4096  # entries of one array: each is an instruction
@@ -139,7 +139,7 @@ def _rolled(b: Builder, loop: Loop, inputs: list[Values]) -> list[Values]:
     b.position_at_end(body)
     step, carry = b.phi(INT), [b.phi(value.type) for value in first]
     given = iter(carry)
-    arrays = [_filled(x.shape, given) for x in start]
+    arrays = [filled(x.shape, lambda _: next(given)) for x in start]
     last = flat(emit(b, loop.body, [*consts, *arrays]))
     following = b.add(step, ir.Constant(INT, 1))
     for phi, entering, returning in zip(
@@ -150,14 +150,7 @@ def _rolled(b: Builder, loop: Loop, inputs: list[Values]) -> list[Values]:
     b.cbranch(b.icmp_signed("<", following, ir.Constant(INT, loop.length)), body, after)
     b.position_at_end(after)
     results = iter(last)
-    return [_filled(x.shape, results) for x in start]
-
-
-def _filled(shape: tuple[int, ...], values: Iterator[Value]) -> Values:
-    array = np.empty(shape, dtype=object)
-    for index in np.ndindex(*shape):
-        array[index] = next(values)
-    return array
+    return [filled(x.shape, lambda _: next(results)) for x in start]
 
 
 def _unrolled(b: Builder, loop: Loop, inputs: list[Values]) -> list[Values]:

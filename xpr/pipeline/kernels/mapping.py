@@ -24,7 +24,7 @@ from xpr.pipeline.kernels.program import (
     store_lanes,
     total,
 )
-from xpr.pipeline.kernels.structure import Values
+from xpr.pipeline.kernels.structure import Values, filled
 from xpr.pipeline.kernels.values import (
     FLOAT,
     INT,
@@ -109,7 +109,7 @@ class _Kernel:
         self.b, self.view = self.program.b, self.program.arguments(RANGE | arrays | more)
         shared = [getattr(self.view, f"shared{i}") for i in range(len(mapped.shared))]
         self.shared = [
-            _filled(shape, lambda j, at=at: load(self.b, at, long(j)))
+            filled(shape, lambda j, at=at: load(self.b, at, long(j)))
             for shape, at in zip(mapped.shared, shared, strict=True)
         ]
 
@@ -126,7 +126,7 @@ class _Kernel:
     def own(self, rows: list[Value]) -> list[Values]:
         """The block's own numbers, lanes each."""
         return [
-            _filled(shape, lambda j, i=i, shape=shape: self._gathered(i, _size(shape), j, rows))
+            filled(shape, lambda j, i=i, shape=shape: self._gathered(i, _size(shape), j, rows))
             for i, shape in enumerate(self.mapped.own)
         ]
 
@@ -169,7 +169,7 @@ def backward(mapped: Map, name: str = "map_backward", *, of_shared: bool) -> Pro
                 b, view.cotangents, b.add(b.mul(long(next(places)), view.stride), start)
             )
 
-        given = [_filled(shape, cotangent) for shape in mapped.outputs]
+        given = [filled(shape, cotangent) for shape in mapped.outputs]
         grads = emit(b, mapped.backward, [*kernel.own(rows), *kernel.shared, *given])
         own, shared = grads[: len(mapped.own)], grads[len(mapped.own) :]
         if of_shared:
@@ -198,13 +198,6 @@ def _inside(b: Builder, start: Value, count: Value) -> Value:
         one = b.icmp_signed("<", b.add(start, long(lane)), count)
         lanes = b.insert_element(lanes, one, ir.Constant(INT, lane))
     return lanes
-
-
-def _filled(shape: tuple[int, ...], entry: Callable[[int], Value]) -> Values:
-    array = np.empty(_size(shape), dtype=object)
-    for j in range(array.size):
-        array[j] = entry(j)
-    return array.reshape(shape)
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -22,6 +22,14 @@ Values = np.ndarray  # of Value
 Shaper = Callable[..., Any]  # builder, parameters, arrays -> an array or a list of them
 
 
+def filled(shape: tuple[int, ...], entry: Callable[[int], Value]) -> Values:
+    """The array whose entries, row by row, are entry(0), entry(1) and so on."""
+    array = np.empty(math.prod(shape), dtype=object)
+    for j in range(array.size):
+        array[j] = entry(j)
+    return array.reshape(shape)
+
+
 def binary(b: Builder, primitive: str, x: Value, y: Value) -> Value:
     """One entry of an elementwise primitive."""
     return PRIMITIVES[primitive](b, {}, *spread(b, (x, y)))
